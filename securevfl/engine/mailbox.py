@@ -118,11 +118,20 @@ class Mailbox:
         held = self._held.get(wait.kinds[0])
         if not held:
             return
-        accepted = [(key, message) for key, (_, message) in held.items() if wait.accepts(message)]
+        round, senders = wait.round, wait.senders
+        accepted = [
+            (key, message)
+            for key, (_, message) in held.items()
+            if (round in (ANY_ROUND, key[0])) and (senders is None or key[1] in senders)
+        ]
         if not wait.groups:
             del accepted[max(0, wait.count - len(wait.taken)) :]
+            wait.take_each(accepted)
+            for key, _ in accepted:
+                del held[key]
+            return
         for key, message in accepted:
-            if wait.groups and wait.satisfied:
+            if wait.satisfied:
                 return
             del held[key]
             wait.take(message)

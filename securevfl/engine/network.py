@@ -140,6 +140,11 @@ class Wait:
         self.taken.append(message)
         self._whose.add((message.round, message.sender))
 
+    def take_each(self, messages: Sequence[tuple[tuple[int, int], Message]]) -> None:
+        """Take messages that the wait accepts, each with its round and sender."""
+        self.taken += [message for _, message in messages]
+        self._whose.update([whose for whose, _ in messages])
+
     def has(self, round: int, sender: int) -> bool:
         """Whether the wait has taken a message of this round and sender."""
         return (round, sender) in self._whose

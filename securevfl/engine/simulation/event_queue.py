@@ -33,7 +33,7 @@ class EventQueue:
     events : list
         Heap of (time, number, kind, subject) of the events that are to come.
     quiet : list of int
-        Heap of instants at which messages arrive without an event (`arrives_quietly`).
+        Heap of instants after `now` at which messages arrive for which their receivers look.
     """
 
     def __init__(self) -> None:
@@ -72,11 +72,6 @@ class EventQueue:
         """Reserve `count` consecutive event numbers; return the first."""
         self._scheduled += count
         return self._scheduled - count
-
-    def arrives_quietly(self, time: int) -> None:
-        """Note the arrival time of a message that the receiver's slot collects without an event."""
-        if time > self.now:
-            heapq.heappush(self.quiet, time)
 
     def schedule_as(self, time: int, number: int, kind: int, subject: object) -> None:
         """Schedule an event under a message's number."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
-from heapq import heappop
+from heapq import heappop, heappush
 from itertools import count, repeat
 from pathlib import Path
 from typing import Any, Protocol
@@ -295,6 +295,9 @@ class Simulation:
         if activity == "upload" and self._lies(party.index, round):
             stream = keyed_stream(self.seed, party.index, f"lie/{kind}", round)
             payloads = [replaced(payload, stream, self._element(kind)) for payload in payloads]
+        if len(to) == 1 and to[0] != party.index:
+            self._depart([self._single(sending, payloads[0])], departure)
+            return
         alike = self._alike(sending, payloads)
         if alike is not None:
             self._send_alike(sending, payloads, alike, departure, now + chosen)
@@ -309,6 +312,15 @@ class Simulation:
             else:
                 together.append((message, nbytes))
         self._depart(together, departure)
+
+    def _single(self, sending: Sending, payload: object) -> tuple[Message, int]:
+        """The one message of a sending, written into the transcript, and its bytes."""
+        party, (receiver,), kind, _, round, _ = sending
+        modulus, encoded = self._modulus(kind), b""
+        nbytes = self._envelope(kind) + wire.size(payload, modulus=modulus)
+        if self._sealing is not None or self._copying:
+            encoded = wire.encode(payload, modulus)
+        return self._written(party, receiver, kind, payload, round, nbytes, encoded), nbytes
 
     def _send_alike(
         self,
@@ -470,7 +482,8 @@ class Simulation:
             if downlinks:
                 download = self.conditions.download(nbytes, message.receiver)
                 arrival = receiver.use_downlink(arrival, download)
-            receiver.expect(arrival, number, message)
+            if receiver.expect(arrival, number, message) and arrival > queue.now:
+                heappush(queue.quiet, arrival)
         own.uplink_free = free
 
     def _leaves(self, message: Message) -> bool:

@@ -196,8 +196,10 @@ class PartySlot(Owner):
 
     # -- messages on their way -----------------------------------------------------------------
 
-    def expect(self, time: int, number: int, message: Message) -> None:
+    def expect(self, time: int, number: int, message: Message) -> bool:
         """Schedule a message's arrival, with an event only if one may be needed.
+
+        Returns whether it arrives without an event.
 
         Most messages are for later waits, or some of many for the present one. They are put into
         the mailbox in the order of their arrival when next something happens to the party, and a
@@ -205,12 +207,11 @@ class PartySlot(Owner):
         """
         kind, queue = message.kind, self._queue
         wait = self._hoping
-        hoped = wait is not None and wait.accepts(message)
+        hoped = wait is not None and kind in wait.kinds and wait.accepts(message)
         alone = hoped and self._lacking == 1
         if not self._quiet or alone or kind == ANNOUNCE or kind in self.party.handlers:
             queue.schedule_as(time, number, ARRIVE, message)
-            return
-        queue.arrives_quietly(time)
+            return False
         coming = self._coming.get(kind)
         if coming is None:
             coming = self._coming[kind] = []
@@ -221,6 +222,7 @@ class PartySlot(Owner):
             self._hits.append((time, number))
             if len(self._hits) >= self._lacking:
                 self._set_wake()
+        return True
 
     def take_arrived(self) -> None:
         """Move messages that have arrived by now into the mailbox."""
@@ -231,7 +233,7 @@ class PartySlot(Owner):
         due: list[Coming] = []
         self._first = math.inf
         for kind, coming in self._coming.items():
-            here = [one for one in coming if one[:2] <= end]
+            here = [one for one in coming if one[0] < now or one[:2] <= end]
             due += here
             if len(here) < len(coming):
                 self._coming[kind] = left = [one for one in coming if one[:2] > end]
