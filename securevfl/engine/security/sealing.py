@@ -114,7 +114,7 @@ class Sealer:
         self.index = index
         self._secret = X25519PrivateKey.generate() if secret is None else secret
         self._public: dict[int, bytes] = {}
-        self._used: dict[int, set[bytes]] = {}  # hashes of all keys that each peer ever had
+        self._used: dict[int, set[bytes]] = {}  # hashes of all keys of a peer with several
         self._outward: dict[int, _Direction] = {}  # by receiver
         self._inward: dict[int, _Direction] = {}  # by sender
         self._agreed: dict[bytes, bytes] = {}  # X25519 by key, where one direction has used it
@@ -157,7 +157,11 @@ class Sealer:
 
     def _take(self, peer: int, public: bytes) -> None:
         """Make a never-used key the peer's present key."""
-        used = self._used.setdefault(peer, set())
+        present = self._public.get(peer)
+        if present is None:  # of most peers there is one key: N parties would hash N^2
+            self._public[peer] = public
+            return
+        used = self._used.setdefault(peer, {_fingerprint(present)})
         if _fingerprint(public) in used:
             raise SealError(
                 f"sealed link: {name_of(peer)} comes with a key that it had before; each "

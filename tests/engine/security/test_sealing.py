@@ -338,3 +338,11 @@ def test_counters_are_left_out_and_never_come_again():
     assert b.open(0, "k", 1, 0, sealed) == b"y"
     with pytest.raises(ValueError, match=f"counter 3 is below the next, {(1 << 40) + 1}"):
         a.skip_to(1, 3)
+
+
+def test_parties_that_are_introduced_hash_no_key(monkeypatch):
+    """Else the links of N parties cost N^2 hashes and sets, also where they never talk."""
+    hashed = []
+    monkeypatch.setattr("securevfl.engine.security.sealing._fingerprint", hashed.append)
+    Sealing("p", "run", range(5))
+    assert not hashed
