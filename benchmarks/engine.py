@@ -7,7 +7,8 @@ twin), and a loop in plain torch as a user would write it. They take turns in on
 one thread. Figures are medians of CPU milliseconds a round of all parties, and of the ratios of
 neighbouring turns. ``--against CHECKOUT`` lets another checkout of this repository do the same in a
 process beside this one, turn by turn. ``python benchmarks/engine.py growth`` gives CPU and memory
-of fedvs and split by the number of parties, each size in a process of its own, and the slopes.
+of fedvs and split by parties, rows and rounds up to sizes that `securevfl bench scale` leaves out,
+with slopes and a picture; it measures what its file of results lacks.
 
 Prints one JSON object.
 """
@@ -15,15 +16,15 @@ Prints one JSON object.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
-import math
 import os
-import resource
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -31,11 +32,14 @@ from typing import Any
 import numpy as np
 
 from securevfl.bench.rounds import FIELDS, Rounds, RoundSize, uniform
+from securevfl.bench.scale import Point, draw_scale, exponents, measure
 from securevfl.engine.conditions import paper
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
+from securevfl.machine import describe_machine
 from securevfl.runs.threads import one_thread
 
+GROWTH = Path(__file__).parent / "results/scale/growth_large.json"
 REQUIRED = 100_000
 WARM_UP = 4
 # N, columns, K, batch, degree: digits among 8, the FedVS paper's fashion-mnist among 28 and 50.
@@ -208,39 +212,36 @@ def compare(
     return made
 
 
-def grown(protocol: str, parties: int, rounds: int) -> dict[str, Any]:
-    """Seconds of setup and of a round, and megabytes of this process, of parties with 2 columns."""
-    data = uniform(RoundSize(parties=parties, features=2 * parties, rows=512))
-    options = {"rounds": rounds + 2, "batch": 32, "width": 16, "degree": 1}
-    with one_thread():
-        run = Rounds(protocol, data, options)
-        seconds = []
-        for number in (1, rounds):
-            started = process_time()
-            run.advance(number)
-            seconds.append((process_time() - started) / number)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sizes = {"protocol": protocol, "parties": parties}
-    return {**sizes, "first": seconds[0], "round": seconds[1], "MB": peak}
+def sizes_of_growth() -> list[tuple[str, Point]]:
+    """What is varied, and the size of each run; parties have at least a column each."""
+    both = ("split", "fedvs")
+    parties = [(name, n) for n in (8, 64, 256) for name in both] + [("split", 1000)]
+    rows = [(name, n) for n in (512, 100_000, 1_000_000) for name in both] + [("split", 10**7)]
+    rounds = [(name, n) for n in (10, 500) for name in both] + [("split", 5000)]
+    return [
+        *(("parties", Point(name, parties=n, features=max(64, n))) for name, n in parties),
+        *(("rows", Point(name, rows=n, features=8)) for name, n in rows),
+        *(("rounds", Point(name, rounds=n)) for name, n in rounds),
+    ]
 
 
-def growth(parties: Sequence[int] = (8, 64, 256), rounds: int = 3) -> dict[str, Any]:
-    """Measures of `grown` at each size, and slopes between neighbouring sizes."""
-    found = []
-    for protocol in ("fedvs", "split"):
-        grown(protocol, 4, 1)  # compiles what the processes load
-        for number in parties:
-            call = [sys.executable, __file__, "grown", protocol, str(number), str(rounds)]
-            found.append(json.loads(subprocess.check_output(call)))
-    slopes = {
-        f"{a['protocol']}, {a['parties']} to {b['parties']}": {
-            name: round(math.log(b[name] / a[name]) / math.log(b["parties"] / a["parties"]), 2)
-            for name in ("first", "round", "MB")
-        }
-        for a, b in itertools.pairwise(found)
-        if a["protocol"] == b["protocol"]
-    }
-    return {"benchmark": "growth", "points": found, "slopes": slopes}
+def growth(out: Path) -> dict[str, Any]:
+    """Measure what a file of results lacks, each size in a process of its own; draw all of it."""
+    found = json.loads(out.read_text()) if out.exists() else {"points": []}
+    points = found["points"]
+    known = [{name: point[name] for name in ("axis", *asdict(Point("")))} for point in points]
+    for axis, size in sizes_of_growth():
+        if {"axis": axis, **asdict(size)} not in known:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                points.append({"axis": axis, **pool.submit(measure, size).result()})
+            out.write_text(json.dumps(found) + "\n")
+    found |= {"exponents": exponents(points), "machine": describe_machine()}
+    out.write_text(json.dumps(found) + "\n")
+    draw_scale(found, out.with_suffix(".png"))
+    for point in points:  # rows of a table
+        cells = [f"{point['setup']:.2f}", f"{point['seconds']:.3f}", f"{point['memory'] / 1e6:.0f}"]
+        print("|", " | ".join([point["protocol"], f"{point[point['axis']]:,}", *cells]), "|")
+    return dict(found["exponents"])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -256,12 +257,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rounds.add_argument("--rounds", type=int, default=3)
     rounds.add_argument("--against", type=Path)
     sizes = kinds.add_parser("growth")
-    sizes.add_argument("--parties", type=int, nargs="+", default=[8, 64, 256])
-    sizes.add_argument("--rounds", type=int, default=3)
-    one = kinds.add_parser("grown")
-    one.add_argument("protocol")
-    for name in ("parties", "rounds"):
-        one.add_argument(name, type=int)
+    sizes.add_argument("--out", type=Path, default=GROWTH)
     process = kinds.add_parser("worker")
     for name in ("parties", "turns", "rounds"):
         process.add_argument(name, type=int)
@@ -269,9 +265,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     kind = given.pop("kind")
     if kind == "worker":
         worker(**given)
-        return
-    if kind == "grown":
-        print(json.dumps(grown(**given)))
         return
     made = {"messages": messages_per_second, "rounds": compare, "growth": growth}[kind]
     print(json.dumps(made(**given), indent=1))
