@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from securevfl.verified.traced.proofs import Proof
     from securevfl.verified.verdicts import Verdict
 
-_LANE, _ROW, _LEFT, _TOP = 96, 22, 190, 34  # pixels
+_LANE, _ROW, _LEFT, _TOP, _LETTER = 84, 22, 190, 34, 7  # pixels; at most _LEFT for labels
 _MOST = 60  # messages that are drawn of one coalition
 #: What explains a message, in the words of the legend.
 WAYS = {
@@ -87,15 +87,16 @@ def _drawn(verdict: Verdict, world: Trace, coalition: frozenset[int]) -> Drawing
     """Drawing of messages with protected values from others to a coalition."""
     clients = sorted(n for n in world.members if n >= 0)
     order = [-1, *clients]
-    place = {n: _LEFT + _LANE * i + _LANE // 2 for i, n in enumerate(order)}
     seen = [m for m in world.messages if m.parts and m.seen_by(coalition)]
+    left = min(_LEFT, 24 + _LETTER * max((len(_label(m)) for m in seen[:_MOST]), default=0))
+    place = {n: left + _LANE * i + _LANE // 2 for i, n in enumerate(order)}
     arrows = [
         _arrow(row, message, place, _way(verdict, message))
         for row, message in enumerate(seen[:_MOST])
     ]
     names = tuple((place[n], "server" if n < 0 else f"client {n}", n in coalition) for n in order)
     height = _TOP + _ROW * (len(arrows) + 1)
-    whole = _LEFT + _LANE * len(order)
+    whole = left + _LANE * len(order)
     return Drawing(names, tuple(arrows), len(seen) - len(arrows), whole, height)
 
 
@@ -112,5 +113,8 @@ def _arrow(row: int, message: Message, place: dict[int, int], way: str) -> Arrow
     y = _TOP + _ROW * (row + 1)
     edge = max(place.values()) + _LANE // 3
     end = edge if message.to is None else place[message.to]
-    label = f"{message.round} · {message.kind}"
-    return Arrow(y, place[message.sender], end, way, label, f"{message}: {WAYS[way]}")
+    return Arrow(y, place[message.sender], end, way, _label(message), f"{message}: {WAYS[way]}")
+
+
+def _label(message: Message) -> str:
+    return f"{message.round} · {message.kind}"

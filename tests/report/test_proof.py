@@ -31,7 +31,10 @@ def test_the_page_draws_each_coalitions_view_and_says_what_explains_it(traced):
     assert of_client.count('class="arrow uniform"><title>') == 2  # shares of two others
     assert of_client.count('class="arrow follows"><title>') == 2  # dL/dH and the loss
     assert "share of round 1 from party 1 to party 0 is uniform by r1@1" in of_client
-    assert "What the outputs tell is not bounded by a proof" in page
+    assert page.count("does not bound what these outputs tell") == 1
+    given = re.findall(r"</span></td><td>(.*)</td></tr>", page)
+    assert len(given) == len(proof.verdicts)
+    assert all(len(set(row.split(", "))) == len(row.split(", ")) for row in given)
     assert not re.search(r'(src|href)="(?!#|data:)', page)
 
 
