@@ -103,11 +103,15 @@ def other_parameters(record: Record) -> dict[str, list[Any]]:
 
 
 def claims_side_by_side(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """A row for each (against, about) with each run's notion and verdict, or None."""
-    each = [{(c["who"], c["about"]): c for c in claims(record)} for record in records]
+    """A row for each (against, about) with each run's claims, of which it may have two."""
+    each: list[dict[tuple[str, str], list[dict[str, Any]]]] = []
+    for record in records:
+        each.append({})
+        for claim in claims(record):
+            each[-1].setdefault((claim["who"], claim["about"]), []).append(claim)
     keys = dict.fromkeys(key for own in each for key in own)
     return [
-        {"who": who, "about": about, "cells": [own.get((who, about)) for own in each]}
+        {"who": who, "about": about, "cells": [own.get((who, about), []) for own in each]}
         for who, about in keys
     ]
 

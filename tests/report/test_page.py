@@ -424,8 +424,13 @@ def test_what_sums_told_is_coloured_and_stands_with_the_claims(visits, state, tm
     assert "<p>Another.</p>" in text
     assert "<td>perfect, given decoded sums</td>" in text
     assert ("To stay below: width &lt;= 1" in text) is (state != "below")
+    path = folders[1] / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["claims"] += [{**CLAIM, "notion": "undetermined", "given": ["something else"]}]
+    path.write_text(json.dumps(summary))
     both = page(*folders, out=tmp_path / "two.html")
     assert both.count("perfect, given decoded sums<br>") == 2
+    assert both.count("undetermined, given something else<br>") == 1  # beside the other claim
     assert both.count(f"{4 * visits} equations, 13 unknowns") == 2
     assert "equations per unknown" in both
 

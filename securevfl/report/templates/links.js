@@ -36,7 +36,7 @@ class Links {
     const [unit, factor] = what === "bytes" ? UNITS.find(([, f]) => most >= f) : ["", 1];
     const short = (n, digits) => {
       const value = Number((n / factor).toPrecision(digits));
-      return n > 0 && value < 0.01 ? "<.01" : String(value);
+      return n > 0 && value < 0.01 ? "<.01" : grouped.format(value);
     };
     const noun = what === "late" ? "late messages" : what;
     const exact = (n) => `${grouped.format(n)} ${noun}`;
