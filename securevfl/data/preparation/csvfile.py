@@ -8,7 +8,7 @@ import re
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -50,7 +50,8 @@ def read_csv(
     Empty cells are "". A first column without a name, of row names as R and pandas write them, is
     left out. The frame's index is called ``FILE, line``, so that a message about a cell
     names its file, and the attribute `TEXT_CELLS` says that the file has no types. DataError if the
-    file cannot be read, has no rows, rows of different length, or repeated names.
+    file cannot be read, has no rows, rows of different length, repeated names, or numbers for names
+    that neither rise nor fall, as a first row of cells has them.
     """
     import pandas as pd
 
@@ -79,6 +80,8 @@ def read_csv(
             "control characters; rename it."
         )
     refuse_repeated(names, where=f"{path.name}: ")
+    if header is not None:
+        _refuse_cells_for_names(names, path.name)
     index = pd.Index(lines, name=f"{path.name}, line")
     columns: list[Sequence[str]] = list(zip(*rows, strict=True))
     if separator != ",":
@@ -91,6 +94,20 @@ def read_csv(
     )
     frame.attrs[TEXT_CELLS] = True
     return frame
+
+
+def _refuse_cells_for_names(names: Sequence[str], file: str) -> None:
+    """Refuse names that are cells of a first row: numbers in no order, or a fraction alone.
+
+    Years, places and wavelengths rise or fall.
+    """
+    found = [name for name in names if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", name)]
+    steps = {float(a) < float(b) for a, b in pairwise(found)}
+    if len(steps) > 1 or (len(found) < 3 and any("." in name for name in found)):
+        raise DataError(
+            f"{file}: the first line has {found[0]!r} where the name of a column is expected; "
+            "write a line with names above it, or, if it is a name, call it otherwise."
+        )
 
 
 def _separator(path: Path, comment: str | None) -> str:
