@@ -112,20 +112,21 @@ def section(data: str, cells: Sequence[Row], found: Sequence[str]) -> list[str]:
 
 
 def figures(cells: Sequence[Row], front: Mapping[str, Sequence[str]], found: Sequence[str]) -> Any:
-    """A line a method, the most accurate first."""
-    rows = [["method", "accuracy", "AUC", "MB", "rounds", "seconds", "seeds", "rate", "front",
-             "columns", "labels", "sums", *found]]  # fmt: skip
+    """A line a method, the most accurate first; what is told stands beside what it costs."""
+    rows = [["method", "accuracy", "MB", "seconds", "columns", "labels", "sums", *found, "front",
+             "AUC", "rounds", "seeds", "rate"]]  # fmt: skip
     for cell in sorted(cells, key=lambda one: -one["accuracy"]):
         sums = "-" if not cell["sums"] else "{}/{} {}".format(*cell["sums"][:2], cell["sums"][3])
         got = [attacked(dict(cell), name) for name in found]
         rows.append(
             [
-                *(f"`{cell['method']}`", percent(dict(cell)), number(cell.get("auc"), ".3f")),
-                *(f"{cell['bytes'] / 1e6:.3g}", f"{cell['rounds']:.0f}", f"{cell['seconds']:.0f}"),
-                *(str(cell["seeds"]), number(cell["lr"], "g")),
-                " ".join(front.get(cell["method"], [])) or "-",
+                *(f"`{cell['method']}`", percent(dict(cell))),
+                *(f"{cell['bytes'] / 1e6:.3g}", f"{cell['seconds']:.0f}"),
                 *(server(cell) or "-", hidden(dict(cell), "labels") or "-"),
                 *(sums, *(number(value, ".2f") for value in got)),
+                " ".join(front.get(cell["method"], [])) or "-",
+                *(number(cell.get("auc"), ".3f"), f"{cell['rounds']:.0f}"),
+                *(str(cell["seeds"]), number(cell["lr"], "g")),
             ]
         )
     return table(rows)
