@@ -24,7 +24,7 @@
         +-- ProtocolError                  a message whose content is not what the protocol says
         +-- CarrierError                   a relay that refuses, or a peer that takes no messages
 
-Every message says what was asked, which requirement failed with its numbers, and what to change.
+Every message names the request, the violated requirement with its numbers, and what to change.
 """
 
 from __future__ import annotations

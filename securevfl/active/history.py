@@ -1,10 +1,10 @@
 """One history for all clients at level covert: the server signs a hash chain of rounds.
 
-After round t everybody has h_t = H(h_{t-1}, all that was announced of the round, dL/dH), and the
-server's signature on it. In the next round each client shows h_t beside a share that it sends each
-other one, and goes on only where all show the h that it has. Before the first gradient h is zeros,
-for the server could tell that one to one client alone. Who is shown another h asks for the
-signature. Two stories under one life and start are two signatures, which name the server.
+After round t all clients have h_t = H(h_{t-1}, all announcements of the round, dL/dH), with the
+server's signature. In the next round each client sends h_t beside each share, and continues only if
+all clients show the same h. Before the first gradient h is zeros. A client that sees another h asks
+for its signature: two different histories under one incarnation and start are two signatures, which
+convict the server.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def come_back(client: Any) -> None:
 def told_of_sum(client: Any, round: int, told: bytes) -> None:
     """Refuse a sum of a round that differs from the one announced before, even before a crash.
 
-    Else one client alone could be told to step, by one story for all. Lives are no part of `told`:
-    a server that comes back makes a sum again, over the same clients.
+    Otherwise a single client could be made to step by a sum that only it received. The server's
+    incarnation is not part of `told`: a restarted server repeats a sum over the same clients.
 
     Raises
     ------
@@ -300,7 +300,7 @@ def _compare(
     run: bytes,
     verifier: bytes,
 ) -> np.ndarray:
-    """Nothing, or the error of two stories, or of a story that nobody signed."""
+    """Empty array, or the error for two contradicting or unsigned histories."""
     if np.array_equal(h, other):  # as of a client that a crash took back, and that caught up
         return np.empty(0)
     if lives[0] != lives[1] and not np.array_equal(start, other_start):

@@ -1,7 +1,7 @@
 """The judge: convicts a party by its own signatures only.
 
-Nobody is blamed because he cannot prove something. A message that was not sent, or was sent without
-a valid signature, ends in the dispute of a pair, for nobody can tell who of both is at fault.
+Nobody is convicted for lack of proof. A message that was not sent, or lacks a valid signature, ends
+in a dispute of two parties, either of which may be at fault.
 """
 
 from __future__ import annotations

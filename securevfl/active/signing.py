@@ -37,7 +37,7 @@ class Signing:
 async def exchange_keys(party: Participant, *, server: bool = False) -> Sworn:
     """Keys for the run, in checkpoint form; empty if a manifest has the keys.
 
-    The server waits for nobody's, unless `server` says that it checks statements. So it may be
+    The server waits for no keys, unless `server` says that it checks statements; so it may be
     killed meanwhile.
 
     Raises

@@ -1,7 +1,7 @@
 """Keys held by several parties: their maker signs a tag of each, the same for all holders.
 
-The tags are answers of the keys under a label of their own. A holder recomputes those of its keys,
-and holders compare what they were told as they do with dealings (`securevfl.active.dealt`).
+The tags are PRF outputs of the keys under a separate label. A holder recomputes the tags of its own
+keys, and holders compare what they received as for dealings (`securevfl.active.dealt`).
 """
 
 from __future__ import annotations

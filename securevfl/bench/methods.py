@@ -7,10 +7,9 @@ A *cell* is a method, or a variant of one, on a data set. In all cells
   methods try the same rates, on a seed that is no seed of the table;
 * a run ends after the same virtual time, or before it when the method's own rounds are over.
 
-Beside the accuracy at that time stand the bytes that were sent, what the card says is hidden, the
-equations that decoded sums gave about a row, and, where attacks are asked for, what they got.
-Parts of the table can be made one after the other: finished runs are kept, and a cell without runs
-is empty.
+Next to the accuracy at that time the table has bytes sent, the card's claims, the equations that
+decoded sums revealed about a row and, if requested, attack results. Parts of the table can be made
+one after another: finished runs are stored, and a cell without runs is empty.
 """
 
 from __future__ import annotations
@@ -351,8 +350,8 @@ def _bytes_at(result: Row, time: float) -> float:
 def told_by_card(summary: Mapping[str, Any]) -> Row:
     """A card's claims on columns and labels, and what decoded sums revealed.
 
-    ``features`` and ``labels`` are the claims' words: who, notion, and what they suppose. ``sums``
-    has equations, unknowns and their state, None where nobody decodes sums.
+    ``features`` and ``labels`` hold adversary, strength and assumptions of each claim. ``sums``
+    holds equations, unknowns and their state; None if nobody decodes sums.
     """
     claims = summary["claims"]
     released = summary["released"]

@@ -24,11 +24,11 @@ def add_leaves(
 ) -> VerticalDataset:
     """Add columns to each party that mark the leaf of its own trees in which a row falls.
 
-    Each party grows trees on its own training rows, and keeps its columns. Random trees look at no
-    label; only the party that is named as the owner of the labels boosts trees on them. Nothing is
-    exchanged, so these are no joint trees, as SecureBoost's are: no split looks at two parties'
-    columns. Whoever sees leaf columns in the clear has a rough value of each column that was
-    split on; of boosted ones also what they say of the label.
+    Each party grows trees on its own training rows, and keeps its columns. Random trees use no
+    label; only the party named as the owner of the labels boosts trees on them. Parties exchange
+    nothing, so no split combines two parties' columns, unlike in SecureBoost. Plain leaf columns
+    reveal a rough value of each column that was split on; boosted ones also reveal information on
+    the label.
 
     Parameters
     ----------

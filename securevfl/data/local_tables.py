@@ -327,8 +327,8 @@ class TableOwner(Party):
     async def common(self, table: PartyTable) -> np.ndarray:
         """Rows of the table whose id all parties have; all rows if there is no id column.
 
-        Their order is the same for all: by the hashes of ids, which says nothing of anybody's
-        table, or that of the tables themselves.
+        All parties have the same order of rows: by the hashes of ids, which reveals nothing of any
+        table, or else the order of the tables.
         """
         if self.tables.id_column is None:
             return np.arange(len(table.frame))
@@ -362,8 +362,8 @@ class TableOwner(Party):
     def split(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Training and test rows; the seed and the row count fix the same draw at each party.
 
-        Nobody tells another which they are. A server that did could give one number to different
-        people, or name a person twice, and what is counted and masked by number would be undone.
+        No party sends these rows to another. A server that did could give one number to two people,
+        or two numbers to one, which would defeat counting and masking by row number.
         """
         options = self.tables.options
         train, test = split_random(len(rows), options.test_fraction, options.seed)

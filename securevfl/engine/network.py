@@ -65,10 +65,10 @@ class Signing:
 class RoundOverError(BaseException):
     """The signal that ends a party's round because a newer round was announced.
 
-    The engine raises it in the party, and `securevfl.engine.party.Round` keeps it inside its
-    ``with`` block. It is no `Exception`: an author's ``except Exception`` around a wait must not
-    keep the party in a round that is over. A party that has a use for what is here already catches
-    it by name: each later wait of the block takes what is here, or raises the signal again.
+    The engine raises it in the party, and `securevfl.engine.party.Round` catches it at the end of
+    its ``with`` block. It is no `Exception`, so an author's ``except Exception`` around a wait does
+    not keep the party in a finished round. A party that can use the messages already here catches
+    it by name: each later wait of the block takes such messages, or raises the signal again.
     """
 
 

@@ -312,8 +312,8 @@ class Party:
     def life(self) -> int:
         """Number of this incarnation (start) of the party, unique also among resumed runs.
 
-        A party that goes back to an earlier round draws anew what it drew there. A use of a key
-        that names the life and the round is therefore never repeated with other values.
+        A party that returns to an earlier round draws new random values there. A key that is used
+        with this number and the round is therefore never used for two different values.
         """
         return (self.resumptions << 32) + self.epoch
 

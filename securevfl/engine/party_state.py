@@ -1,7 +1,7 @@
 """State of a party at a safe point: copying it, and restoring a party from the copy.
 
-At a safe point the attributes that a party names in `kept` are its whole state: its code, started
-anew on them, goes on as if nothing had happened.
+At a safe point the attributes listed in a party's `kept` are its whole state: its code, started
+again on them, continues unchanged.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Cohorts: fixed public groups of clients that enter a sum of embeddings all together or not.
 
-Where the clients in the sum change from round to round, the differences of many sums tell each
-client's embedding by itself, from honest runs. Where every sum is over whole cohorts, the sums tell
-no more than those of the cohorts, each of at least T + 2 clients. The idea is that of J. So,
-R. Ali, B. Guler, J. Jiao, S. Avestimehr, "Securing secure aggregation: mitigating multi-round
-privacy leakage in federated learning" (Multi-RoundSecAgg), arXiv 2106.03328.
+If the clients in the sum change from round to round, differences of many sums reveal each client's
+embedding, even in honest runs. If every sum is over whole cohorts, the sums reveal only sums of
+cohorts, each of at least T + 2 clients. The idea is from J. So, R. Ali, B. Guler, J. Jiao, S.
+Avestimehr, "Securing secure aggregation: mitigating multi-round privacy leakage in federated
+learning" (Multi-RoundSecAgg), arXiv 2106.03328.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Prss:
         return tuple(map(min, self.holders))
 
     def dealer(self, key: int) -> int:
-        """Return the party that draws a key: i, or the lowest outside A."""
+        """Party that draws a key: dealer i, or the lowest party outside the block."""
         return self._dealers[key]
 
     def dealt(self, party: int) -> tuple[int, ...]:

@@ -146,7 +146,7 @@ class Concatenation(Aggregation):
 class Maximum(Aggregation):
     """Maximum H = max of H_n over clients present, by entry; dL/dH goes to the arg max.
 
-    Equal entries count as that of the lowest client; the paper does not say.
+    Among equal entries the lowest client's counts; the paper does not specify this.
     """
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:

@@ -135,10 +135,9 @@ def vgg13(width: int, hidden: int, outputs: int) -> nn.Module:
     """VGG13 with batch normalisation on the embedding as a square image; `hidden` is ignored.
 
     Ten convolutions in five pairs, each pair followed by 2 x 2 max pooling (Simonyan and Zisserman,
-    2014, configuration B), then the mean over what is left of the image and one Linear layer. The
-    paper does not say how an embedding enters it: here its h entries, padded with zeros to the
-    next square, are one channel, so h = 784 or 1024 makes images of the usual size. Pooling ends
-    when one pixel is left.
+    2014, configuration B), then the mean over the remaining image and one Linear layer. The paper
+    does not say how an embedding enters: here its h entries, padded with zeros to the next square,
+    are one channel, so h = 784 or 1024 gives images of the usual size. Pooling ends at one pixel.
     """
     from torch import nn
 

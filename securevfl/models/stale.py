@@ -35,7 +35,7 @@ class LastEmbeddings:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the two arrays."""
+        """Bytes of the tables of embeddings and of their rounds."""
         return self.table.nbytes + self.version.nbytes
 
     def keep(self, party: int, places: np.ndarray, embedding: np.ndarray, round: int) -> None:

@@ -1,9 +1,8 @@
 """Conversion of arrays to tensors, at addresses that do not affect results.
 
-The kernels of a matrix library may take the values before an aligned address one by one, and then
-add up a row's products in an order that follows from where the operand stands in memory. Two
-copies of one array can so give products that differ in their last digits. MKL does this on some
-processors where an operand does not stand at an address divisible by 16.
+A matrix library may process the values before an aligned address one by one, so that the order of a
+row's products depends on the operand's address. Two copies of one array can then give products that
+differ in their last digits. MKL does this on some processors if an address is not divisible by 16.
 
 Networks are computed on the processor, or on a device by its name.
 """

@@ -41,8 +41,8 @@ def initialised(build: Callable[[], Built], seed: int | np.random.Generator) -> 
 def _drawn(state: torch.Tensor, stream: np.random.Generator) -> torch.Tensor:
     """Generator state whose Mersenne Twister words all come from `stream`.
 
-    It begins with the seed and two counters, in 24 bytes; then come 624 words in 8 bytes each, of
-    which the first is the seed. All are made anew before the first number is drawn.
+    The state starts with the seed and two counters, in 24 bytes; then come 624 words in 8 bytes
+    each, the first of which is the seed. The generator renews all words before its first number.
 
     Raises
     ------

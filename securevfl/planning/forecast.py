@@ -1,8 +1,8 @@
 """Plan of a run before it starts: segments, field, bytes and time.
 
-The module `field_choice` takes the field and the fractional bits from the bound that rules out a
-wrap; `choices` says which K are feasible and what each costs. No data is needed; a data set, where
-given, sharpens the bound on row sums. A protocol with other numbers says them itself
+The module `field_choice` derives the field and the fractional bits from the bound that prevents
+wrapping; `choices` gives the feasible K and their cost. No data is needed; a data set, if given,
+tightens the bound on row sums. A protocol with other numbers provides them itself
 (`Protocol.needs`).
 """
 

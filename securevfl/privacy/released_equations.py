@@ -1,10 +1,10 @@
 """Equations that sums of embeddings reveal about a row, and the number of its unknowns.
 
-A sum of polynomial embeddings is linear in the powers of a row: each time a row stands in a batch,
-whoever decodes the sums learns h numbers about it, h the width of an embedding. After E visits
-these are E h equations. The unknowns of a row are its linearly independent columns; powers of a
-column are functions of it, and no unknowns of their own. While E h stays below their number, many
-tables give the same sums; docs/sums.md has the theorem, and what attacks get beyond it.
+A sum of polynomial embeddings is linear in the powers of a row: each time a row is in a batch, the
+decoder of the sums learns h numbers about it, h the width of an embedding. After E uses these are E
+h equations. The unknowns of a row are its linearly independent columns; powers of a column are
+functions of it, and not counted. While E h is below their number, many tables give the same sums;
+docs/sums.md has the theorem, and the results of attacks beyond it.
 """
 
 from __future__ import annotations

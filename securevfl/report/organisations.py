@@ -1,7 +1,7 @@
 """Folders of one session of organisations, joined to the record of one run.
 
-Each party has written what it did itself: the server its steps, every party its events and the
-messages that it has sent. The clocks are those of their machines.
+Each party has stored its own part: the server its steps, every party its events and sent messages.
+Clocks are those of the parties' machines.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def data_source(
 ) -> DataSource:
     """Source of a data set, with private set intersection where its options ask for it.
 
-    `tell` is called with texts that say how far the intersection is.
+    `tell` is called with texts on the progress of the intersection.
     """
     match = match_privately if tell is None else functools.partial(match_privately, tell=tell)
     return DataSource(name, options, match)

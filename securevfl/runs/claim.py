@@ -1,7 +1,7 @@
 """Lock on a run's folder: only one process at a time writes to it.
 
-A run that begins takes an empty folder and leaves a marker there, ``run.begun``, until it has
-ended. Only where that marker stands is anything removed that an earlier process has left.
+A run that begins takes an empty folder and leaves a marker there, ``run.begun``, until its end.
+Files of an earlier process are removed only if that marker exists.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PARTIAL = (".part", ".svfl")  # files that were being written, and constants of
 def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
     """Hold the lock of a run's folder until the run ends; the folder is made if needed.
 
-    None stands for a run that keeps nothing. A run that begins (`new`) refuses a folder in use; if
-    it is refused in the end, what it wrote is removed again. ConfigurationError when another
-    process runs in the folder, it is in use, or it cannot be written.
+    None means a run that stores nothing. A run that begins (`new`) refuses a folder in use; if it
+    fails before its start, its files are removed again. ConfigurationError if another process runs
+    in the folder, or the folder is in use or read-only.
     """
     if folder is None:
         yield

@@ -148,7 +148,8 @@ class Run:
     def quality(self) -> dict[str, float]:
         """Further measures of the trained model, on plain test rows.
 
-        `securevfl.models.quality.quality` says which; empty where nobody evaluates in the clear.
+        `securevfl.models.quality.quality` explains them; empty if nobody evaluates without
+        encryption.
         """
         data, scores = self.protocol.data, self._test_scores
         if scores is None:
@@ -159,7 +160,7 @@ class Run:
     def evaluation(self) -> dict[str, Any]:
         """Confusion, calibration, precision and recall of the trained classifier on test rows.
 
-        `securevfl.models.evaluation.evaluation` says what is in it; a run's folder keeps it.
+        `securevfl.models.evaluation.evaluation` explains the content; a run's folder stores it.
         """
         data, scores = self.protocol.data, self._test_scores
         if scores is None:

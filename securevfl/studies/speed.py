@@ -1,7 +1,7 @@
 """Speed of learning: time and bytes to a stated measure, and the mean measure over time.
 
-All are read off the evaluations of a run, between two of which a measure is taken to be linear in
-virtual time. A run learns nothing after its end, so its last value stands from then on.
+All are read off a run's evaluations, with linear interpolation in virtual time. A run learns
+nothing after its end, so its last value remains.
 """
 
 from __future__ import annotations

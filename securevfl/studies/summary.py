@@ -117,7 +117,7 @@ def _by_size(by_run: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
 def _sum_up_times(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
     """Mean and interval of the first measure at each time that all seeds have.
 
-    ``ended`` is true where a seed's run had ended by then, so that its last value stands.
+    ``ended`` is true if some seed's run had ended by then, so that its last value is used.
     """
     measure = next((name for name in ("rmse", "accuracy") if any(name in r for r in rows)), None)
     if measure is None:

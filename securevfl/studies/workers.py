@@ -33,9 +33,9 @@ def carry_out(
 ) -> Iterator[tuple[Job, dict[str, Any]]]:
     """Yield each job with its result as it ends, in any order; stop early if interrupted.
 
-    With one worker the jobs run in this process. `watch` is called with (job, part that is done)
-    now and then. When `interrupted` says True, no job is begun any more, and those under way are
-    dropped. SecureVFLError of the first job that failed, after all others.
+    With one worker the jobs run in this process. `watch` is called with (job, finished share) from
+    time to time. Once `interrupted` returns True, no further job starts, and running jobs are
+    dropped. The SecureVFLError of the first failed job is raised after all others.
     """
     failed: SecureVFLError | None = None
     each = _here if workers <= 1 or len(jobs) <= 1 else _elsewhere

@@ -115,7 +115,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """The names of the search for proofs, which a run does not import."""
+    """Names of the search for proofs, imported on first use, since a run does not need them."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -434,8 +434,8 @@ class Checker:
     def _first(self, target: int) -> int:
         """First symbol that may depend on a given symbol or a later one.
 
-        Atoms are made of atoms before them, so what is before the symbol does not depend on it, but
-        through a tape that was moved and now stands for something later.
+        Atoms depend only on earlier atoms. So nothing before the symbol depends on it, except
+        through a moved random value that now represents something later.
         """
         first = target
         while True:

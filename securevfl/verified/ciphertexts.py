@@ -1,8 +1,8 @@
 """Ciphertexts of the library's encryption schemes: parties create, add and decrypt them.
 
-On the wire are the scheme's own bytes. In a trace a ciphertext stands for its plaintext, which the
-key's holder alone can open (the ideal functionality: lemma L6 of docs/proof.md). A public key is
-made of chance alone and stands for nothing; a secret key cannot be sent.
+Messages carry the scheme's own bytes. In a trace a ciphertext represents its plaintext, which only
+the key's holder can decrypt (the ideal functionality: lemma L6 of docs/proof.md). A public key
+consists of randomness only and represents nothing; a secret key cannot be sent.
 """
 
 from __future__ import annotations

@@ -709,7 +709,7 @@ class Algebra:
     def _met(self, left: Chain, right: Chain) -> tuple[Chain, int] | None:
         """Two products concatenated, without inner positions at which either is zero.
 
-        Parts of an array that stand beside others have zeros there. None for the zero matrix.
+        Parts of an array that is joined with others have zeros there. None for the zero matrix.
         """
         (one, u), (other, v) = left[-1], right[0]
         inner = self.views.between(u, v)

@@ -588,10 +588,10 @@ class Provable:
     def schedules(self) -> tuple[Schedule, ...]:
         """Schedules under which the protocol is traced: which parties are late, down, and back.
 
-        The first is undisturbed. It is the only one, unless a protocol returns more, such as those
-        of `securevfl.verified.usual` but for what it has no answer to. `ideal` finds in
-        ``world.messages`` who was there: `kind`, `round`, `sender` and `said` of each message, and
-        of each event of the history ("event round").
+        The first schedule is undisturbed, and the only one unless a protocol returns more, such as
+        those of `securevfl.verified.usual`. `ideal` finds in ``world.messages`` which parties took
+        part: `kind`, `round`, `sender` and `said` of each message, and of each event of the history
+        ("event round").
         """
         return (UNDISTURBED,)
 

@@ -882,8 +882,8 @@ def _value(block: Block) -> Any:
 def randomness_in(algebra: Algebra, form: Form, seen: set[int] | None = None) -> str | None:
     """Name of a random value that a form depends on; None for a function of inputs only.
 
-    Releases do not count: what is computed from one is given with it, and paid for. Blocks in
-    `seen` are not looked at again; those of this form join it.
+    Releases do not count, since values computed from one are given with it and its cost is counted.
+    Blocks in `seen` are skipped; those of this form are added to it.
     """
     todo, seen = list(form.blocks), set() if seen is None else seen
     while todo:

@@ -1,9 +1,9 @@
 """Rules for an author's module that types cannot enforce; help for honest authors.
 
-Types stop a protected value where it is used wrongly. They cannot stop code that reaches behind
-them, or that hands values on by another way than a message: a file, a clock, an object that two
-parties share. The syntax tree is read, by lists of what is allowed; what is on no list is named
-with its line. **This is no sandbox**: who hides a leak in Python on purpose can.
+Types stop wrong uses of a protected value. They cannot stop code that bypasses them, or that passes
+values on by other ways than messages: a file, a clock, an object that two parties share. The syntax
+tree is compared with lists of allowed constructs; every other construct is reported with its line.
+**This is no sandbox**: Python code can hide a leak on purpose.
 """
 
 from __future__ import annotations

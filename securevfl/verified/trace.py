@@ -195,8 +195,8 @@ class Part:
 class Message:
     """A message, or an event of the public history (`to` is None).
 
-    `said` is what is public in it, with "part 1", ... in the place of protected values. Outputs may
-    depend on it (`Provable.ideal`): who was in time is public.
+    `said` is the public part, with "part 1", ... in place of protected values. Outputs may depend
+    on it (`Provable.ideal`): the parties in time are public.
     """
 
     sender: int
@@ -417,10 +417,10 @@ class Trace:
     ) -> None:
         """Declare a value that some parties may learn; all parties if `to` is not given.
 
-        It must be a function of inputs. Write it apart from the code of the parties, with `spec`.
-        Outputs that together stand on one honest party alone are refused, except those that are
-        declared so by `alone`. With `together` it is what all of `to` learn if they pool what they
-        have, and none of them without the others.
+        It must be a function of inputs, written apart from the code of the parties, with `spec`.
+        Outputs that together depend on one honest party only are refused, except those marked by
+        `alone`. With `together` the value is what all of `to` learn by pooling their knowledge, and
+        none of them alone.
         """
         if not isinstance(value, Element | Secret):
             raise FlowError(f"output {name}: an Element or a Secret is needed, not "

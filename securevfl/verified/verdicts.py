@@ -75,7 +75,7 @@ class Scope:
 
     @property
     def words(self) -> str:
-        """The verdict with its scope."""
+        """Words of the verdict with its scope."""
         runs = {0: "this run", 1: "one undisturbed run"}
         many = runs.get(self.schedules, f"schedules ({self.schedules})")
         where = f"for these batches, shapes and {many}{', this path' * self.path}"
@@ -345,11 +345,11 @@ def judged(
 ) -> tuple[str, tuple[str, ...]]:
     """Reason why outputs expose one honest party, and matters for a reader to judge.
 
-    A perfect simulation *given the outputs* says nothing of what these tell. They are looked at
-    entry by entry: a combination in which only one honest party's inputs are left is refused. It
-    may hold outputs that are declared to be of one party, but not be made of these alone. They are
-    looked at once more with values that were rounded anew in place of each other: what is left of
-    such a combination beside one party is the rounding.
+    A perfect simulation *given the outputs* does not say what the outputs reveal. They are examined
+    entry by entry: a combination that leaves only one honest party's inputs is refused. It may
+    contain outputs declared as one party's, but not consist of these alone. They are examined again
+    with values rounded anew replaced by each other: then such a combination differs from one
+    party's inputs by rounding only.
     """
     owners = Owners(entries, coalition, outputs)
     rows: list[tuple[str, Poly]] = []

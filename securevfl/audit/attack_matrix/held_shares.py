@@ -1,8 +1,8 @@
 """Shares held by clients, and what holders decode, where nobody decodes data, models or steps.
 
-A holder of such a protocol gets no gradient and has no model. Attacks that need either are given
-what it has instead: its shares of the steps, and its shares of all data and models, from which it
-computes its share of the joint embedding. T + 1 holders and more pool what they have.
+A holder in such a protocol gets no gradient and has no model. Attacks that need either receive the
+holder's shares instead: of the steps, and of all data and models, from which it computes its share
+of the joint embedding. T + 1 or more holders pool their shares.
 """
 
 from __future__ import annotations

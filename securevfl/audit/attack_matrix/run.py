@@ -1,8 +1,8 @@
 """Run of the attack matrix, with accuracy, virtual time and bytes.
 
-`attack_matrix` runs every variant on every seed and lets every attack of `ATTACKS` at what its role
-has seen. An attack whose role has nothing that it could use says so, and why. Protocols are found
-by discovery; what a new one must say is in `Protocol.exposures`.
+`attack_matrix` runs every variant on every seed, and each attack of `ATTACKS` on the view of its
+role. An attack whose role lacks a usable view reports the reason. New protocols are found
+automatically; `Protocol.exposures` says what they must declare.
 """
 
 from __future__ import annotations

@@ -199,9 +199,8 @@ def _head(
 ) -> np.ndarray:
     """Class probabilities, (rows, C), of a linear head on inputs of mean square 1.
 
-    One scale for all columns: training makes the directions large that tell classes apart. The
-    penalty is chosen by cross-validation on the known labels, for every input anew, so that no
-    control loses by it.
+    All columns have one scale, since training enlarges the directions that separate classes. The
+    penalty is chosen by cross-validation on the known labels, separately for each input.
     """
     needs("attacks", "attacks", "sklearn")
     from sklearn.linear_model import LogisticRegression

@@ -1,9 +1,9 @@
 """Rows from their inner products, with other rows of the population and their labels.
 
-X X^T tells the rows up to one rotation of all columns. Other rows of the population, an old list of
-customers say, have nearly the same principal axes. Signs of the axes follow from the means of the
-classes and from third moments, since a server has the labels. Then rows are assigned to other rows
-of their class, and the rotation that fits best is computed, in turns. No attacked row is known.
+X X^T determines the rows up to one rotation of all columns. Other rows of the population, such as
+an old list of customers, have nearly the same principal axes. Class means and third moments give
+the signs of the axes, since a server has the labels. Then two steps alternate: rows are assigned to
+other rows of their class, and the best rotation is computed. No attacked row is known.
 """
 
 from __future__ import annotations

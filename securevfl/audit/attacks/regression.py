@@ -27,10 +27,10 @@ def fit(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Function that predicts outputs from inputs, fitted to a few pairs.
 
-    First comes ridge regression, with the penalty that is best on a quarter of the pairs; the
-    largest of them leaves the mean alone. Then a network of one hidden layer learns what is left,
-    from zero, and stops when that quarter is no longer served. Where inputs say nothing, the result
-    is close to the mean of the outputs.
+    Ridge regression comes first; its penalty is the best on a quarter of the pairs, and the largest
+    penalty leaves only the mean. A network with one hidden layer then fits the residual, starting
+    from zero, until the error on that quarter stops falling. For uninformative inputs the result is
+    close to the mean of the outputs.
 
     Parameters
     ----------

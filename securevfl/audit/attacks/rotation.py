@@ -1,10 +1,10 @@
 """Rows from their inner products: two ways to find the rotation left open.
 
-A Gram matrix X X^T tells the rows up to one rotation of all columns. As many known rows as there
-are columns tell the rotation (K. Liu, C. Giannella, H. Kargupta, "An Attacker's View of Distance
-Preserving Maps for Privacy Preserving Data Mining", PKDD 2006), and nearly independent columns tell
-themselves, by independent component analysis (S. Guo, X. Wu, "Deriving Private Information from
-Arbitrarily Projected Data", PAKDD 2007).
+A Gram matrix X X^T determines the rows up to one rotation of all columns. As many known rows as
+columns determine the rotation (K. Liu, C. Giannella, H. Kargupta, "An Attacker's View of Distance
+Preserving Maps for Privacy Preserving Data Mining", PKDD 2006). Nearly independent columns need no
+known rows: independent component analysis finds them (S. Guo, X. Wu, "Deriving Private Information
+from Arbitrarily Projected Data", PAKDD 2007).
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Size:
 
 
 class DistinguishingGame:
-    """Two run factories, one for each secret of a game: all zero, and nonzero.
+    """Two run factories, one for each secret of a distinguishing game: all zero, and nonzero.
 
     Parameters
     ----------

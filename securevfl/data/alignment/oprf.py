@@ -100,8 +100,8 @@ def work(receiver: int, sender: int) -> int:
 class Receiver:
     """Receiver of the oblivious PRF, with distinct identifiers; `whose` names the sender in errors.
 
-    `context` says what the function is for, and between whom; S must have the same. So nobody can
-    pass the messages of two of its links on to each other, and answer for a set that it has not.
+    `context` names the purpose and both ends; the sender must have the same. So nobody can relay
+    messages between two of its links, and answer for a set that it does not have.
     """
 
     def __init__(

@@ -70,8 +70,8 @@ def _words(rows: np.ndarray) -> np.ndarray:
 def id_order(identifiers: Sequence[str]) -> np.ndarray:
     """Positions of distinct identifiers in an order that depends only on their hashes.
 
-    Whoever has the same identifiers finds the same order, however its own rows stand. So it tells
-    nobody how the rows of another stand, which may be by their labels.
+    All holders of the same identifiers find the same order, whatever the order of their own rows.
+    So the order reveals nothing about other parties' tables, which may be sorted by label.
     """
     texts = (id_of(each).encode() for each in identifiers)
     hashes = [hashlib.sha256(b"securevfl psi 1\0order" + text).digest() for text in texts]

@@ -47,9 +47,9 @@ MOST_TEXT_CLASSES_PER_ROW = 1 / 5
 class RawLabels:
     """Labels as read, before classes are numbered.
 
-    `values` (rows,) are float64 if every label is a number, else texts; `given` are the labels as
-    the user gave them, of the type that they had. `texts` says that they are the texts of a file,
-    which has no types. `name` stands in messages.
+    `values` (rows,) are float64 if every label is a number, else texts; `given` are the user's
+    labels in their own type. `texts` marks labels from a file, which has no types. `name` is used
+    in messages.
     """
 
     values: np.ndarray

@@ -80,9 +80,9 @@ def build(
 ) -> D:
     """Fit each party's columns on its training rows; encode training and test rows.
 
-    `positions` say where each party's columns stand in a whole row; `split` and `partition` are
-    sentences for reports. Training rows of single parties (`alone`) are fitted on too. New tables
-    are compared by the `id_column`, by which the parties' tables were joined.
+    `positions` are the places of each party's columns in a whole row; `split` and `partition` are
+    sentences for reports. Training rows of single parties (`alone`) take part in the fit. New
+    tables are matched by `id_column`, which joined the parties' tables.
     """
     rows, labels = len(train.labels), train.labels
     if alone is not None:

@@ -13,8 +13,8 @@ and every statement begins with the session's context. The pairs (x, X) and (e, 
 link, so a secret of an earlier one that leaks is no key of this one: its owner's signature over
 *this* peer's offer is missing. They are forgotten once the peer has shown the keys.
 
-The keys are the beginnings of chains. A chain goes on by a hash with each datagram, and what it was
-before is forgotten, so keys that leak open nothing that was received before.
+The keys are starts of hash chains. Each datagram advances a chain, and its earlier state is
+deleted, so leaked keys do not decrypt datagrams received before.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Carrier over a NATS relay: outbound connections, TLS, one key for each party.
 
-Of the protocol of NATS it uses what a relay of frames needs: INFO, CONNECT, SUB, PUB, MSG, PING and
-PONG. The relay is not trusted. TLS begins before its first word, its certificate is known by the
-hash of its public key, and what it says is bounded in length before it is read. Addresses of other
-servers that it names are ignored.
+The carrier uses only INFO, CONNECT, SUB, PUB, MSG, PING and PONG of the NATS protocol. The relay is
+not trusted: TLS starts before its first word, its certificate is identified by the hash of its
+public key, and its lines are bounded in length before they are read. Addresses of other servers
+that it names are ignored.
 """
 
 from __future__ import annotations

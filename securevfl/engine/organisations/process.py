@@ -1,10 +1,10 @@
 """Process of one party: finds the others by beacons, and runs the phases of a session.
 
-Nobody drives it. All parties follow the same rule from what all say of themselves. An era is the
-list of all parties' lives, that is how often each one's process was started. A phase runs in one
-era. When a process comes back its life is a new one, so the era is over: all stop, tell of which
-rounds they have whole checkpoints, and begin the newest common one as new incarnations with new
-keys. Where the protocol tolerates that a client is away, the others go on, and it comes back alone.
+There is no driver: all parties follow the same rule, based on everybody's beacons. An era is the
+list of all parties' incarnation numbers (starts of their processes), and a phase runs in one era.
+When a process restarts, its number changes, so the era ends: all parties stop, report the rounds of
+their complete checkpoints, and continue from the newest common one as new incarnations with new
+keys. If the protocol tolerates an absent client, the others continue, and the client returns alone.
 
 A phase ends for all together: a party leaves it when all have said that they have ended.
 """
@@ -207,7 +207,7 @@ class Process:
     # -- one phase -----------------------------------------------------------------------------
 
     async def _step(self, phase: Phase) -> None:
-        """Look at what was heard, and do what follows from it."""
+        """Examine the received beacons and act on them."""
         known = self.roster.known_life()
         if known > self.roster.life:
             self._refuse_another()

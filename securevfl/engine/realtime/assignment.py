@@ -217,9 +217,9 @@ def begin_incarnation(
 def begun_secrets(store: CheckpointStore | None, index: int, *, restored: bool) -> OwnEntropy:
     """The party's own secrets: read for a return from a checkpoint, else newly drawn.
 
-    A run that begins anew draws anew even where an earlier attempt left entropy behind. With
-    the old one its first models would be those of that attempt, and two sums of the same
-    models over different clients tell their difference.
+    A fresh start draws new entropy even if an earlier attempt left some. With the old entropy, its
+    first models would equal those of that attempt, and two sums of the same models over different
+    clients reveal their difference.
     """
     if not restored:
         secrets = OwnEntropy.draw(index)

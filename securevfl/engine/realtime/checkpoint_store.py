@@ -1,12 +1,11 @@
 """Store of a party's own checkpoints: kept attributes at safe points of several rounds.
 
 Each party has a folder: ``round-<r>.svfl`` for each stored round, ``once.svfl`` for constants,
-``ahead.svfl`` for what the party wrote ahead of its next safe point,
-``entropy.svfl`` with the entropy of the party's secret choices, ``run.svfl`` with a random name of
-the run where it has a manifest, ``origin.svfl`` with the lives of all where nobody drives them,
-``life`` with the number of its incarnation, and ``lock``, which the writing process holds. Files
-are written whole or not at all, carry a checksum, are never unpickled, and have the mode 0600. A
-damaged file is passed over.
+``ahead.svfl`` for state written by `write_ahead`, ``entropy.svfl`` with the entropy of the party's
+secret choices, ``run.svfl`` with a random name of the run if there is a manifest, ``origin.svfl``
+with all incarnation numbers if there is no driver, ``life`` with the number of its incarnation, and
+``lock``, which the writing process holds. Files are written completely or not at all, carry a
+checksum, are never unpickled, and have the mode 0600. A damaged file is skipped.
 
 The store keeps the newest eight rounds, the newest eight multiples of eight, of 64, and so on.
 Parties that made the same rounds keep the same ones. So a driver whose history is some rounds old
@@ -194,8 +193,8 @@ class CheckpointStore:
     def refuse_to_begin_anew(self, who: str) -> None:
         """Refuse a fresh start where counts of an earlier attempt bind all attempts.
 
-        CheckpointError when the party has released what a guarantee counts, or the file that says
-        so is damaged.
+        CheckpointError if the party has released values that a guarantee counts, or the file that
+        records this is damaged.
 
         Parameters
         ----------

@@ -1,9 +1,9 @@
 """Consistent snapshot of a simulation: a checkpoint taken while the run continues.
 
-No moment exists at which no message is in flight: those of stragglers always are. So parties are
+At no moment are all messages delivered: those of stragglers are always in flight. So parties are
 copied one by one, each at its own next safe point, where its kept attributes are its whole state.
-From there on the slot logs what the party's waits give back, until the last party has come to a
-safe point. Then clock, queue, uplinks and mailboxes are copied as they stand at that instant.
+From then on its slot logs the outcomes of its waits, until the last party has reached a safe point.
+Then clock, queue, uplinks and mailboxes are copied at that instant.
 
 The copies are of different instants, and the log makes them agree: a resumed party starts at its
 safe point and is given its logged outcomes (`securevfl.engine.simulation.slot.Replay`), with its

@@ -1,7 +1,7 @@
 """Split training whose server sees single embeddings, on protected values, with its outputs.
 
-Nothing hides an embedding from the server, or dL/dH_n from client n. The declared outputs say so,
-and a proof that nothing is learnt beside them.
+Nothing hides an embedding from the server, or dL/dH_n from client n. The declared outputs state
+this, and a proof shows that nothing else is learnt.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Unknowns of a row, and the budget of sums: parties count the releases of each row.
 
-They refuse what goes beyond. The count is each party's own: it counts what it shares or uploads
-for, whatever the server says, before the message leaves, and writes the count ahead
-(`securevfl.engine.party.Party.write_ahead`). So neither a crash, nor a resume, nor a server that
-forgets makes it smaller.
+Parties refuse what exceeds the budget. Each party counts its own shares and uploads, independently
+of the server, before the message leaves, and writes the count ahead
+(`securevfl.engine.party.Party.write_ahead`). So no crash, resume or forgetful server makes the
+count smaller.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ async def agree_on_unknowns(
 ) -> int:
     """Send the own number of independent columns to all others; return the sum of all.
 
-    ProtocolError where a party tells something else than a number up to that of its columns.
-    ConfigurationError where a single sum would be more than the budget.
+    ProtocolError if a party sends anything but a number up to that of its columns.
+    ConfigurationError if a single sum would exceed the budget.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Parties of split training whose server learns sums of embeddings, in provable form.
 
-How a sum is hidden is a matter of each method: of secagg_split by masks, of he_split by encryption.
-Here is what they share: the client's embedding and step, the server's rounds, and the sums that a
-trusted party would tell (`SummedEmbeddings.ideal`). A method of one's own with another way to hide
-a sum writes `SummedClient.train` (docs/own-protocol.md).
+Each method hides the sum in its own way: secagg_split by masks, he_split by encryption. This module
+has the common parts: the client's embedding and step, the server's rounds, and the sums that a
+trusted party would release (`SummedEmbeddings.ideal`). A new method that hides sums in another way
+writes `SummedClient.train` (docs/own-protocol.md).
 """
 
 from __future__ import annotations

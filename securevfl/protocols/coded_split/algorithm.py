@@ -431,9 +431,10 @@ class Holder(KeyParticipant):
     def name_steps(self, label: int) -> None:
         """Note the steps in the model that answers a label; refuse other steps, even after a crash.
 
-        The server may tell one digest for two steps, so the own share of the model counts as well.
-        Parties that lie are why it is noted without a budget: a holder that a crash took back to
-        its last checkpoint could else be dealt a second story, and count in both.
+        The server may send one digest for two steps, so the own share of the model is also
+        compared. The note is needed even without a budget, because parties may lie: a holder that a
+        crash took back to its last checkpoint could otherwise receive a second version of a step,
+        and count in both.
 
         Raises
         ------

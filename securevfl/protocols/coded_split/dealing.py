@@ -1,11 +1,11 @@
 """Shares of a step (line 9): seeds for the first T holders, elements for the others.
 
-The polynomial through Gbar_k at the data points is fixed by T more values. The server draws them
-at the points of the first T holders, from a seed each, in place of the masks U: the same
-distribution, and these holders are sent 32 bytes. A seed follows from the server's own secret, the
-step's number and the step itself; so a server that comes back deals the same shares again, and
-other steps would have other masks. A digest of the step follows in the same way. All holders are
-told it, and mask what they compute from the step by it.
+The polynomial through Gbar_k at the data points is fixed by T more values. The server draws them at
+the points of the first T holders, each from a seed, in place of the masks U: the distribution is
+the same, and these holders receive only 32 bytes. A seed is derived from the server's secret key,
+the step's number and the step itself. So a restarted server deals the same shares again, and other
+steps would have other masks. A digest of the step is derived in the same way; all holders receive
+it, and it is part of their masks' labels.
 """
 
 from __future__ import annotations

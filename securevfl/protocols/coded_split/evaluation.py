@@ -27,8 +27,8 @@ from securevfl.verified.trace import received
 def caught_up(server: Server, holder: Holder) -> Model:
     """A holder's share of the models after the server's last step, and its steps' digest.
 
-    Both come from what the holder has and from the steps that it lacks, together: so a share with
-    other steps has another digest, and masks by it do not fit those of the rest.
+    Both are computed together from the holder's state and the missing steps: so a share with other
+    steps has another digest, and its masks do not fit the others'.
     """
     model = holder.model
     for t in range(model[1] + 1, server.steps + 1):

@@ -1,7 +1,7 @@
 """Parties of a coded prediction: predict new rows on shares, with the models of a run.
 
-Rows are shared anew and keys are drawn anew, so labels of one prediction mean nothing in another.
-Labels have the digest of all steps of the run: a share with other steps has other masks.
+Rows are shared again with new keys, so labels of one prediction are useless in another. Labels
+contain the digest of all steps of the run: a share with other steps has other masks.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PredictingServer(Server):
         return self.steps_before
 
     def check(self, sums: Element) -> None:
-        """Refuse sums so large that the models of the run cannot make them of new rows."""
+        """Refuse sums larger than the run's models can give for new rows."""
         if not self.blind:
             numbers = self.field, self.largest, self.round
             sums.map(sums_in_range, *numbers, shape=(0,), real=True)

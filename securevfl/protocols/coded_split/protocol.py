@@ -346,7 +346,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def shown(self, payload: Any) -> tuple[Any, Any]:
         """None (no row numbers), and the upload or step share in a message.
 
-        A dealt share that has a proof stands before it; without one it stands beside a digest.
+        In the payload a proof follows the share, if there is one; else a digest precedes it.
         """
         if not isinstance(payload, tuple):
             return None, payload

@@ -57,8 +57,8 @@ from securevfl.protocols.coded_split.parameters import (
 def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
     """Message schedule of a run; None with timeouts or a release, when it depends on chance.
 
-    Proofs and stories of the levels above semi-honest are in it. There set-up waits more often than
-    it says here, so its time is an estimate.
+    The schedule includes proofs and statements of the levels above semi-honest. There set-up waits
+    more often than planned, so its time is an estimate.
     """
     if config.result_timeout is not None or config.ask_timeout is not None or config.release:
         return None

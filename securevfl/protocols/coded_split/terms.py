@@ -75,7 +75,7 @@ def steps_in(
 def check_request(public: Parameters, request: Any) -> None:
     """Refuse a request that does not name exactly a piece of the test rows.
 
-    The number of a piece says what its rows are. So no label stands for two lists of rows. Raises
+    The number of a piece determines its rows, so no label stands for two lists of rows. Raises
     ProtocolError.
     """
     what = "coded_split: a request"

@@ -220,8 +220,9 @@ class Client(KeyParticipant):
     async def catch_up(self) -> None:
         """Make the steps of missed rounds, before this client shares its model again.
 
-        RunError where the server says otherwise of a round than it said in it. Else it could have
-        one client alone step, although it now tells all clients the same.
+        RunError if the server's account of a round differs from its announcement in that round.
+        Otherwise it could have made a single client step before, although it now tells all clients
+        the same.
         """
         for round, batch, attempt, gradient in await one_story.catch_up(self):
             check_rows(self.public, batch)
@@ -366,9 +367,9 @@ class Client(KeyParticipant):
     def is_new(self, life: int, told: bytes) -> bool:
         """Whether the label (life, round) is unused; if so it is marked as used.
 
-        The same masks on two polynomials would tell their difference. What was shared for an
-        earlier answer is gone, so that not even the same announcement can have the same answer.
-        Without masks always True.
+        The same masks on two polynomials would reveal their difference. The shares for an earlier
+        answer are gone, so even the same announcement cannot get the same answer. Always True
+        without masks.
         """
         newest, _ = self.answered.get(life, (0, b""))
         if not self.public.config.masked:

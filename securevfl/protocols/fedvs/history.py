@@ -1,8 +1,8 @@
 """Levels covert and active of FedVS: what clients send beside shares of models and data.
 
-Each shares its model with h, the history of all that the server told (`active.history`). A client
-uploads only where all sharers show the h that it has, and h stands in the label of its mask. Shares
-of data come with proofs, at the level active those of models, too.
+Each client sends with its model share the history hash h of everything that the server announced
+(`active.history`). A client uploads only if all sharers show the h that it has, and h is part of
+its mask's label. Shares of data come with proofs; at level active those of models, too.
 """
 
 from __future__ import annotations

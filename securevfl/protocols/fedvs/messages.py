@@ -41,9 +41,9 @@ class Batch:
 class Attempt:
     """Attempt at a round's sum: its sharers, announced once; each attempt has its own round.
 
-    Masks follow from the keys and from everything that was announced (`told`), so that masks of
-    parties that were told different things do not fit together. The label of an attempt is its life
-    and round: a client answers no label twice.
+    Masks are determined by the keys and by everything announced (`told`), so masks of parties that
+    received different announcements do not fit together. The label of an attempt is the server's
+    incarnation and the round: a client answers no label twice.
 
     Attributes
     ----------

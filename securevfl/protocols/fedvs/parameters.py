@@ -307,9 +307,9 @@ def results_needed(config: FedVSConfig, segments: int, parties: int) -> int:
 def degree_of(config: FedVSConfig, segments: int, parties: int) -> int:
     """Degree of masked uploads in the shares.
 
-    At the covert level no two stories of the server may both decode. With T clients' help 2 R' > N
-    + T + 2 (K - 1) is needed, so that the uploads of two stories have an honest client in common,
-    and of one story no fewer tell anything. So R' = degree (K+T-1) + 1 >= floor((N+T)/2) + K.
+    At level covert no two versions of the server's announcement may both decode. With T clients'
+    help this needs 2 R' > N + T + 2 (K - 1): then the uploads of two versions have an honest client
+    in common, and fewer uploads reveal nothing. So R' = degree (K+T-1) + 1 >= floor((N+T)/2) + K.
     """
     if config.security == "semi-honest":
         return 2
@@ -334,8 +334,8 @@ def cohort_number(config: FedVSConfig, parties: int) -> int:
 def refuse_any_sharers(config: FedVSConfig, code: LagrangeCode) -> None:
     """Refuse cohorts = 0 with masks if the server waits for all clients to share.
 
-    Only a server that lies sums over fewer there. Where it does not wait, honest runs tell single
-    clients' embeddings themselves, and claims say so. With `paper` it is allowed.
+    In that case only a lying server sums over fewer clients. If the server does not wait, honest
+    runs reveal single clients' embeddings, as the claims say. With `paper` it is allowed.
 
     Raises
     ------

@@ -68,7 +68,7 @@ class PredictingServer(Server):
         self.embeddings[number] = embedding
 
     def report_inference(self, step: int) -> None:
-        """Store embeddings and scores in the order of the rows; there are no labels."""
+        """Store embeddings and scores in row order; new rows have no labels."""
         if not self.blind:
             embedding = rows_in_order(self.public.batches["test"], self.embeddings, step)
             self.predicted = (embedding, self.scores(embedding))

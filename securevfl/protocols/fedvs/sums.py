@@ -158,9 +158,10 @@ class SumLedger:
     def again(self, wanted: int) -> Batch:
         """Batch to request again when no row is free; needs an announced sum since the step.
 
-        A batch below the threshold whose rows the fewest clients refuse, if `wanted` others are
-        left: random rows would meet the uploads of nearly all clients, and nobody would answer any
-        more. Else that of the newest sum, which needs the same clients again.
+        The batch is one without enough uploads to decode, whose rows the fewest clients refuse, if
+        `wanted` others are left: random rows would meet the uploads of nearly all clients, and
+        nobody would answer. Otherwise it is the newest sum's batch, which needs the same clients
+        again.
         """
         left = [one for one in self.partly if self.same_rows(one[0]) is None]
         least = min(left, key=lambda one: len(one[1]), default=None)

@@ -156,8 +156,9 @@ class Client(SummedClient):
     def follow(self, round: int, rows: np.ndarray, summed: Any, gradient: Any) -> None:
         """Step with a round's gradient, if this client is in the sum.
 
-        RunError where that sum is none, or not the one that was told before. Else the server could
-        have one client alone step, although it now tells all clients the same.
+        RunError if the sum is invalid, or differs from the one announced before. Otherwise the
+        server could have made a single client step before, although it now tells all clients the
+        same.
         """
         survivors = {*summed.survivors}
         few = len(survivors) < self.public.needed or not survivors <= {*self.peers}

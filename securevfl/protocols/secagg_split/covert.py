@@ -1,11 +1,11 @@
 """Level covert of secagg_split: a signed history, and each client's ledger of summed rows.
 
-The server signs what it told of each round with dL/dH, and clients compare (`active.history`). All
-that they were told before they upload stands in the use of their pairwise masks: masks of clients
-that were told other rows or sharers do not cancel. Of one round t clients sign one set of
-survivors, 2t > N + T, so there is one sum. And a client signs no second sum of rows, over other
-clients, until it has heard a gradient other than zeros: fewer than t would. What is left is a small
-gradient between the two, and then their difference is the sum of whole cohorts.
+The server signs its announcements of each round with dL/dH, and clients compare them
+(`active.history`). Everything announced before uploads is part of the pairwise masks' labels: masks
+of clients that received different rows or sharers do not cancel. In one round t clients sign one
+set of survivors, 2t > N + T, so there is one sum. A client signs no second sum of rows, over other
+clients, until it has received a nonzero gradient; fewer than t would. What remains is a small
+gradient between two sums, whose difference is then a sum of whole cohorts.
 """
 
 from __future__ import annotations

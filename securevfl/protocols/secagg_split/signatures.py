@@ -20,10 +20,10 @@ def survivors_statement(
 ) -> bytes:
     """Statement that a client signs in round 3.
 
-    The clients' verifying keys (of `known`, in order) are drawn in setup and stand for the run. The
-    signer's pairing key is drawn in each round, anew in each incarnation (after each crash) of the
-    signer, and stands for both. The others have it from the signer itself, so no statement of
-    another run or of an earlier incarnation is accepted.
+    The clients' verification keys (of `known`, in order) are drawn in set-up and identify the run.
+    The signer's pairing key is new in each round and in each incarnation (after each crash), and
+    identifies both. The others received it from the signer, so no statement of another run or an
+    earlier incarnation is accepted.
     """
     run = list(zip(known, verifiers, strict=True))
     return wire.encode(("securevfl secagg survivors 2", run, round, key, sharers, survivors))

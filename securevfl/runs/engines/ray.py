@@ -188,9 +188,9 @@ class Driver:
     def _go_back(self, kept: Mapping[int, Sequence[int]], *, known: bool = True) -> int | None:
         """Truncate the history to the newest round of which all parties have a checkpoint.
 
-        `kept` are the rounds of which each party has one; `known` says whether there is a history.
-        None stands for the beginning, where next to nothing was done. CheckpointError when to begin
-        anew would delete work; then nothing has changed.
+        `kept` holds the rounds of each party's checkpoints; `known` says whether there is a
+        history. None means the beginning, if almost no work is lost. CheckpointError if a restart
+        from the beginning would delete work; then nothing has changed.
         """
         newest = max((row["round"] for row in self.recorder.rows), default=0)
         common = set.intersection(*map(set, kept.values()))

@@ -1,9 +1,9 @@
 """Descriptions of the trained models of a run, one for each party.
 
-A client's says how its network is made and how its own raw columns become the network's rows. The
-server's says which server model it is, the names of the classes and how embeddings are joined. Each
-stands in a file of its own in a run's folder, such as ``party-0.json``. With the weights of
-``model.npz`` they make the models, without the data on which these were trained.
+A client's description says how its network is made, and how raw columns become network inputs. The
+server's names the server model, the classes, and how embeddings are joined. Each is a file in a
+run's folder, such as ``party-0.json``. With the weights of ``model.npz`` they give the models
+without the training data.
 """
 
 from __future__ import annotations

@@ -85,9 +85,9 @@ class Invitation:
 def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
     """Invitations by "server", "party 0", ...; also the manifest's "fingerprint".
 
-    Where somebody decodes sums, "sums" says what they will tell. All parties compare the
-    fingerprint. Relays are addresses, as ``securevfl relay init`` prints them. ConfigurationError
-    for a manifest without terms or relay keys, and for addresses that are none.
+    If somebody decodes sums, "sums" is a sentence on what they will reveal. All parties compare the
+    fingerprint. Relays are addresses as printed by ``securevfl relay init``. ConfigurationError for
+    a manifest without terms or relay keys, and for malformed addresses.
     """
     found = Manifest.read(manifest)
     terms = Terms.of(found)

@@ -34,8 +34,8 @@ _AGAIN = 10.0  # seconds at most in which a party whose session is over tells ot
 class Member:
     """A party invited to a session, before its first message.
 
-    Signatures of the manifest may be missing. The list of used sessions lies beside the key's file.
-    `data` is its own table, where the terms say that each party has one.
+    Signatures of the manifest may be missing. The list of used sessions is beside the key's file.
+    `data` is this party's own table, if the terms give each party one.
 
     ConfigurationError for another key than the manifest's, terms of another version or past their
     time, a session that was used before, a folder of another session, and data that do not fit the

@@ -1,7 +1,7 @@
 """One organisation in a session: its data, its party in each phase, and its final files.
 
-The server party does what a driver does elsewhere: it has the rounds and the history. But nobody
-has another's model: the models are measured by messages, as `measuring` says.
+The server party does the work of a driver: it has the rounds and the history. But no party has
+another's model, so models are measured by messages; see `measuring`.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ class PredictingOrganisation(Organisation):
         return rows
 
     def _rows(self, made: Protocol) -> list[np.ndarray]:
-        """The common rows as the networks read them; of others there are zeros."""
+        """The common rows of each party as network inputs; zeros for other parties."""
         every = [np.zeros((self._count, d), np.float32) for d in made.data.widths]
         if self.rows is not None:
             every[self.index] = self.rows[self._kept_rows()]
@@ -267,7 +267,7 @@ class PredictingOrganisation(Organisation):
         self.folder.write_result(TELLING, scores)
 
     def save(self) -> Summary:
-        """Write the predictions, if this party is the asker; returns its summary."""
+        """Write the predictions, if this party asked for them; return its summary."""
         summary: Summary = {
             "session": self.manifest.session,
             "protocol": self.manifest.protocol,

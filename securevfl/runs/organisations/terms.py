@@ -1,8 +1,8 @@
 """Terms of a session: everything that all parties sign beside the list of participants.
 
-They say which version runs with which options on which data, and until when it must have begun.
-Data are tables of the parties' own, described by what all know of them (names of the id and label
-columns, how rows are split and columns scaled), or a set that every party loads by its name.
+The terms fix version, options and data, and the latest start. Data are the parties' own tables,
+described by public facts (names of the id and label columns, split and scaling), or a set that
+every party loads by name.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from securevfl.verified.verdicts import Verdict, who
 class Certificate:
     """Certificate file of ``securevfl verify NAME --certificate FILE``.
 
-    What it says is believed by nobody before `check`.
+    Nothing in the file is believed before `check`.
 
     Attributes
     ----------

@@ -1,8 +1,8 @@
 """Uploads at security level active: signed with a label, and mask keys that holders compare.
 
-An upload is wrong by its sender's fault alone where all else that makes it is the same for all
-holders: shares and steps, by the label, and the keys of its mask, by their tags. A label is what is
-public of it, a name, and a chain, such as those of a set-up and of all steps before.
+An upload can be wrong only by its sender's fault if everything else in it is the same for all
+holders: shares and steps, by the label, and the mask's keys, by their tags. A label consists of
+public values, a name and a hash chain, such as those of a set-up and of all earlier steps.
 """
 
 from __future__ import annotations
