@@ -166,7 +166,7 @@ class There:
         self.turn()  # it is built when this comes back
 
     def turn(self) -> dict[str, float]:
-        """As `Here.turn`."""
+        """CPU milliseconds a round of each method, measured by the other process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")

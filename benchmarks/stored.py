@@ -44,7 +44,7 @@ class Difference:
     pairs: int
 
     def entry(self) -> dict[str, Any]:
-        """As `differing` takes it."""
+        """Mean, half width and number of pairs as a JSON object."""
         half = None if math.isnan(self.half) else self.half
         return {"mean": self.mean, "half_width_95": half, "pairs": self.pairs}
 

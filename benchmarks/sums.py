@@ -156,7 +156,7 @@ def standing_still(one: AttackCase) -> Any:
 
 
 def directions(one: AttackCase, joint: np.ndarray, columns: np.ndarray) -> Any:
-    """Those whose squares lie nearest to the span of sums, and the principal axes of the sums.
+    """Directions with squares nearest to the span of sums, and the principal axes of the sums.
 
     In spaces of many dimensions the axes alone.
     """

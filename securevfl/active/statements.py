@@ -84,7 +84,7 @@ class Statement:
         )
 
     def contradicts(self, other: Statement) -> bool:
-        """Whether both are of one start, and say different things of one step, or two lives."""
+        """Whether both are on one start and step, but differ in content or in number of life."""
         one, two = self.subject, other.subject
         alike = one == replace(two, life=one.life)  # a start has one life
         return alike and (one.life, self.content) != (two.life, other.content)
@@ -133,7 +133,7 @@ class ApartError(RunError):
 
 
 def refuse_apart(own: np.ndarray, parties: tuple[int, ...], *others: np.ndarray) -> np.ndarray:
-    """Empty array, or an ApartError for parties whose digest differs from the own."""
+    """Empty array, or an ApartError for the parties whose digest differs from this party's."""
     found = [n for n, one in zip(parties, others, strict=True) if not np.array_equal(own, one)]
     if found:
         raise ApartError(found)

@@ -149,7 +149,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
 
 
 def _give_room(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> None:
-    """Keep figures beside their units, and all that is left for sentences of the last column."""
+    """Set widths: figures stay beside their units; the last column gets the remaining width."""
     longest = [
         max((Text.from_markup(row[place]).cell_len for row in rows), default=0)
         for place in range(len(columns))

@@ -351,7 +351,7 @@ def _make_new(folder: Path) -> Path:
 
 @contextmanager
 def stopping(display: displays.NoteDisplay) -> Iterator[Callable[[], bool]]:
-    """Context with a function that tells whether Ctrl-C or SIGTERM came.
+    """Context with a function that returns whether Ctrl-C or SIGTERM came.
 
     SIGTERM is what batch systems, systemd and Kubernetes send. A second signal ends the process.
     """

@@ -208,7 +208,7 @@ class Timeline:
         self._busy = np.where(stale.any(axis=2), np.minimum(self._busy, hears), self._busy)
 
     def _serve_in_order(self, posts: Sequence[Post]) -> np.ndarray:
-        """As `_serve`, message by message, first to the clients that answered most often first."""
+        """Send as `_serve` does, each time first to the clients that answered most often first."""
         N, runs = self._parties, np.arange(len(self.now))
         takes, work = np.zeros(N), np.zeros(N)
         for post in posts:

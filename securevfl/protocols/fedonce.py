@@ -557,7 +557,7 @@ class FedOnce(Provable, EmbeddingProtocol):
         return rows * self.layout.segments, self.config.width
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: N, |B|, local updates, and what a round is."""
+        """Figures for summaries: N, |B|, local updates, and the event counted as a round."""
         return {
             "N": self.data.parties,
             "batch_rows": self.batch_rows,

@@ -300,7 +300,7 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
                 arrivals += 1
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: N and |B|; and what a round is."""
+        """Figures for summaries: parties N, batch size |B|, and the event counted as a round."""
         return {
             "N": self.data.parties,
             "batch_rows": self.batch_rows,

@@ -225,7 +225,7 @@ class Vfb2(OpenEmbeddings, EmbeddingProtocol):
                 ideal.answer(samples, self.ideal_step(ideal, samples, used))
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: N and |B|; and what a round is."""
+        """Figures for summaries: parties N, batch size |B|, and the event counted as a round."""
         return {
             "N": self.data.parties,
             "batch_rows": self.batch_rows,

@@ -138,7 +138,7 @@ def beside_baseline(summary: Facts) -> list[tuple[str, str]]:
 
 
 def in_short(claims: Sequence[Facts], released: Facts | None) -> str:
-    """Sentence on what a run does not hide: decoded sums, and claims of no protection.
+    """Sentence on what a run reveals: decoded sums, and claims marked as not protected.
 
     Parameters
     ----------

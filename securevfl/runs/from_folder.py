@@ -76,7 +76,7 @@ def _predictions(
     coded: bool,
     told: Mapping[str, object],
 ) -> dict[str, Any]:
-    """Result of `predict_files` for rows in memory; `told` is the facts known of them."""
+    """Result of `predict_files` for rows in memory; `told` has the facts known of these rows."""
     from securevfl.models.scores import decided, probabilities
 
     cost: dict[str, object] = {}

@@ -290,7 +290,7 @@ class Participant(Sealing, Party):
         super().on(kind, arrived if kind in self.protected else handler)
 
     def record(self, event: str, **fields: Any) -> None:
-        """Record an event in the public history: declare what it shows.
+        """Record an event in the public history; its fields count as revealed to all.
 
         A protected number that is nan, such as a measure that there is not, is left out.
         """

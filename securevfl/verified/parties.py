@@ -262,7 +262,7 @@ class Hands:
         return self._signing(signature, key, *values, statement=function)
 
     def _signing(self, made_by: Any, key: Any, *values: Any, **named: Any) -> Bytes:
-        """A signing function of a key; in proofs, whoever sees the result has the key."""
+        """A signing function of a key; in proofs, who sees a signature is taken to have the key."""
         if not isinstance(key, Key):
             raise FlowError(f"sign with {describe(key)}: a key made by key() is needed")
         p = self.field.modulus

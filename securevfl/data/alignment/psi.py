@@ -205,7 +205,7 @@ def _parts(count: int) -> Iterator[tuple[int, int]]:
 async def _collect(
     links: Sequence[_Link], identifiers: Sequence[str], progress: oprf.Progress | None
 ) -> np.ndarray:
-    """Rows of the collector that all others have; each other party is told its own rows."""
+    """Rows of the collector that all others have; each other party receives its matching rows."""
     held = np.ones(len(identifiers), bool)
     found: list[tuple[_Link, np.ndarray, np.ndarray]] = []
     order: np.ndarray | None = None

@@ -398,7 +398,7 @@ class Sealing:
         }
 
     def restore(self, state: Mapping[Any, Any]) -> None:
-        """Begin a new incarnation after those in a state."""
+        """Begin a new incarnation; the stored state's incarnations become earlier ones."""
         incarnations = state.get("lives", [state])  # states of old versions hold one
         self._sealers, self._earlier = _introduced(self._new()), []
         for saved in incarnations:

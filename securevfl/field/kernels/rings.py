@@ -110,7 +110,7 @@ class Mersenne(Short):
     """Elements modulo 2^31 - 1."""
 
     def fold(self, builder: Any, sums: list[Any], group: Any) -> list[Any]:
-        """See Short; 2^31 = 1."""
+        """Smaller sums with the same values modulo p, since 2^31 = 1 modulo p."""
         return [builder.add(*_cut(builder, t, 31)) for t in sums]
 
     def finish(self, builder: Any, sums: list[Any]) -> Any:

@@ -1,9 +1,9 @@
-"""Blinded predictions: a client asks for new rows, and the server decodes what it cannot read.
+"""Blinded predictions: a client asks for scores of new rows; the server decodes only masked sums.
 
-The client that asks draws a uniform number for each entry of the sums, shares them among all
-clients as data are shared, and each adds its share to its upload. So the server decodes sums plus
-these numbers, which are uniform to it and to any T clients besides. It sends them on, with its
-network, and the client takes its numbers off and scores the rows by itself.
+The client that asks draws masks, a uniform number for each entry of the sums, and shares them among
+all clients as data are shared. Each client adds its share to its upload. So the server decodes sums
+plus masks, uniform to it even together with T clients. It sends these on, with its network. The
+client that asked subtracts the masks and scores the rows by itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Blindable(Protocol):
-    """Public parameters of a prediction."""
+    """Public parameters of a blinded prediction."""
 
     @property
     def code(self) -> LagrangeCode:
@@ -48,13 +48,13 @@ Told: TypeAlias = tuple[list[Array], dict[str, Array], tuple[int, ...]]
 
 
 def shape_of_blind(public: Blindable) -> tuple[int, int, int]:
-    """(K, rows of a segment, h) of the numbers that blind all sums of a prediction."""
+    """Shape (K, rows of a segment, h) of the random numbers that mask all sums of a prediction."""
     layout: Batches = public.batches["test"]
     return layout.segments, layout.length, int(public.config.width)
 
 
 def draw_blind(public: Blindable) -> tuple[Array, Array]:
-    """Uniform numbers, (K, length, h), and the shares of all clients, (N, length, h).
+    """Uniform masks of the sums, (K, length, h), and their shares for all clients, (N, length, h).
 
     Both are of the operating system's entropy.
     """
@@ -63,7 +63,7 @@ def draw_blind(public: Blindable) -> tuple[Array, Array]:
 
 
 def blind_share(party: Any, public: Blindable, asker: int, share: Any) -> Element:
-    """A client's share as it adds it to uploads; ProtocolError where `asker` sent no such share."""
+    """The client's share of the masks, to add to uploads; ProtocolError if it is malformed."""
     field = public.code.field
     shape = shape_of_blind(public)[1:]
     check_array("prediction: the share of a blind", asker, share, shape, field.dtype, field.modulus)
@@ -71,7 +71,7 @@ def blind_share(party: Any, public: Blindable, asker: int, share: Any) -> Elemen
 
 
 def blinded(sums: Sequence[Any], centre: Centre, *numbers: int) -> Told:
-    """Message of the server to who asked."""
+    """Message of the server to the client that asked: masked sums, weights and `numbers`."""
     weights = {
         name: np.array(one.numpy(force=True)) for name, one in centre.network.state_dict().items()
     }
@@ -81,7 +81,7 @@ def blinded(sums: Sequence[Any], centre: Centre, *numbers: int) -> Told:
 def unblinded(
     public: Blindable, centre: Centre, told: Any, blind: Array, pieces: Sequence[Array]
 ) -> tuple[list[Array], tuple[int, ...]]:
-    """Sums of each piece without the numbers that blinded them; `centre` has the server's weights.
+    """Sums of each piece after the masks are subtracted; loads the server's weights into `centre`.
 
     ProtocolError where the server sent anything else.
 

@@ -285,7 +285,7 @@ class Ideal:
             self.update(n, samples, gradient)
 
     def update(self, client: int, samples: Any, gradient: Secret) -> None:
-        """Step of a client; with bounded weights, all are told the number of clipped ones."""
+        """Step of a client; with bounded weights all parties learn the number of clipped ones."""
         clipped = self.step(client, samples, gradient)
         if self.bounded:
             self.world.output(f"clipped weights of party {client}", clipped, alone=True)

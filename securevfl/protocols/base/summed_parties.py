@@ -255,7 +255,7 @@ def usual_of(made: Any) -> tuple[Schedule, ...]:
 
 
 class SummedEmbeddings(Provable, EmbeddingProtocol):
-    """A method in which the server, or whoever decrypts for it, learns only sums of embeddings.
+    """A method whose server, or the party that decrypts for it, learns only sums of embeddings.
 
     Attributes
     ----------

@@ -22,9 +22,9 @@ from securevfl.verified import Element, Secret, bare_of
 
 
 class PredictingServer(Server):
-    """Server of a prediction: decodes the sums of new rows, and scores them all at once.
+    """Server of a prediction: decodes the sums of new rows, and scores all rows at once.
 
-    Where it is `blind` the sums are uniform to it, and are for who asked.
+    In a prediction that is `blind` the sums are masked, and are for the client that asked.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*Server.kept, "embeddings")
@@ -56,11 +56,11 @@ class PredictingServer(Server):
             sums.map(sums_in_range, *numbers, shape=(0,), real=True)
 
     def mean(self, sums: Element) -> Any:
-        """Mean embedding H; of blinded sums these themselves."""
+        """Mean embedding H; in a blinded prediction the masked sums, unchanged."""
         return sums if self.blind else super().mean(sums)
 
     def score(self, piece: int, embedding: Any) -> None:
-        """Store the joint embedding of a piece of the rows, or its blinded sums."""
+        """Store the joint embedding of a piece of the rows, or its masked sums."""
         self.embeddings[piece] = embedding
         self.test_scores[piece] = embedding
 
@@ -76,13 +76,13 @@ class PredictingServer(Server):
         self.record("predicted", rows=rows)
 
     def told(self) -> Told:
-        """Message to who asked."""
+        """Message of the server to the client that asked, in a blinded prediction."""
         sums = [self.embeddings[piece] for piece in sorted(self.embeddings)]
         return blinded(sums, bare_of(self.centre), self.largest, self.steps_before)
 
 
 def opened_scores(public: Parameters, centre: Centre, told: Any, blind: np.ndarray) -> np.ndarray:
-    """Raw scores of the rows, (m, outputs) float32, at who asked; `told` is by the server.
+    """Raw scores of the rows, (m, outputs) float32, from the server's message `told`.
 
     ProtocolError for what is no such thing, RangeError for sums too large.
     """

@@ -254,7 +254,7 @@ class Cvfl(Provable, EmbeddingProtocol):
         }
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: M, L, labels of each active party, and what a round is."""
+        """Figures for summaries: M, L, labels of each active party; event counted as a round."""
         described: dict[str, Any] = {
             "M": self.data.parties,
             "L": len(self.label_sets),

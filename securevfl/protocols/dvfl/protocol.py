@@ -363,7 +363,7 @@ class Dvfl(Provable, Protocol):
         return np.asarray(named)
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: sizes, rounds of each phase, and what a round is."""
+        """Figures for summaries: sizes, rounds of each phase, and the event counted as a round."""
         schedule = self.schedule
         return {
             "N": self.data.parties,

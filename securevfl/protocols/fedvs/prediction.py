@@ -21,7 +21,7 @@ from securevfl.verified import Element, Secret, bare_of
 class PredictingClient(Client):
     """Client n of a prediction: shares its columns of new rows, and evaluates them.
 
-    `blind` is its share of what hides the sums from the server, or None.
+    `blind` is its share of the masks that hide the sums from the server, or None.
     """
 
     blind: Element | None = None
@@ -34,7 +34,7 @@ class PredictingClient(Client):
         return made
 
     def evaluate(self, batch: Batch, attempt: Attempt, shares: Mapping[int, Element]) -> Element:
-        """Upload before masking, plus the own share of what hides the sum."""
+        """Upload before masking; in a blinded prediction it contains this client's share."""
         upload = super().evaluate(batch, attempt, shares)
         return upload if self.blind is None else upload + self.blind.rows(batch.rows)
 
@@ -42,8 +42,8 @@ class PredictingClient(Client):
 class PredictingServer(Server):
     """Server of a prediction: decodes the sums of new rows and scores them.
 
-    All rows are scored at once, so that the last digits do not depend on the number of parts. Where
-    it is `blind` the sums are uniform to it, and are for who asked.
+    All rows are scored at once, so that the last digits do not depend on the number of parts. In a
+    prediction that is `blind` the sums are masked, and are for the client that asked.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*Server.kept, "embeddings")
@@ -60,11 +60,11 @@ class PredictingServer(Server):
         self.conclude()
 
     def mean(self, sums: Element, sharers: int) -> Any:
-        """Mean embedding H; of blinded sums these themselves."""
+        """Mean embedding H; in a blinded prediction the masked sums, unchanged."""
         return sums if self.blind else super().mean(sums, sharers)
 
     def score(self, number: int, embedding: Any) -> None:
-        """Store the joint embedding of a part of the rows, or its blinded sums."""
+        """Store the joint embedding of a part of the rows, or its masked sums."""
         self.embeddings[number] = embedding
 
     def report_inference(self, step: int) -> None:
@@ -75,13 +75,13 @@ class PredictingServer(Server):
         self.record("predicted", rows=self.public.batches["test"].rows)
 
     def told(self) -> Told:
-        """Message to who asked."""
+        """Message of the server to the client that asked, in a blinded prediction."""
         sums = [self.embeddings[number] for number in sorted(self.embeddings)]
         return blinded(sums, bare_of(self.centre))
 
 
 def opened_scores(public: Parameters, centre: Centre, told: Any, blind: np.ndarray) -> np.ndarray:
-    """Raw scores of the rows, (m, outputs) float32, at who asked; `told` is by the server.
+    """Raw scores of the rows, (m, outputs) float32, from the server's message `told`.
 
     ProtocolError for what is no such thing.
     """

@@ -320,7 +320,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return segments_of(features, public.config.degree, public.data_point, public.order(part))
 
     def opened_scores(self, rows: int, told: Any, blind: np.ndarray) -> np.ndarray:
-        """Scores from what the server of a blinded prediction decoded, at the client that asked."""
+        """Raw scores, at the client that asked, from the server of a blinded prediction."""
         made = self.predicting(rows)
         return opened_scores(made.public, made.centre(), told, blind)
 

@@ -106,7 +106,7 @@ class Handing(Party):
         self.value = self.values.get(index)
 
     async def run(self) -> None:
-        """Send what the others get, or receive the own value."""
+        """Send the other receivers their values, or receive this party's value from the sender."""
         if self.index == self.sender:
             for n in self.receivers:
                 if n != self.index:
@@ -230,7 +230,7 @@ class PredictingOrganisation(Organisation):
         return self.folder.path / "phases" / BLINDING / _DRAWN
 
     def _blinding(self, index: int, secrets: Secrets) -> Party:
-        """The party that draws what blinds the sums and deals its shares, or receives one."""
+        """The party that draws the masks of the sums and deals shares, or that receives one."""
         clients = [n for n in sorted(self.manifest.entries) if n != SERVER]
         if index != self.asker:
             return Handing(index, self.asker, clients, None)
