@@ -166,7 +166,7 @@ def library() -> str:
 
 
 def _plain(cls: type[Protocol]) -> dict[str, Any]:
-    """Option of plain evaluation, if the protocol has one."""
+    """Option for evaluation on unmasked scores, if the protocol has one."""
     if "masked" not in cls.Config.model_fields:
         raise ConfigurationError(f"verify: {cls.name} has no plain evaluation; leave out plain")
     return {"masked": False}

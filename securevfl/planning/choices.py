@@ -79,7 +79,7 @@ class Choice:
 
 
 def feasible_segments(parties: int, config: Any, shape: Shape) -> list[int]:
-    """All K with R + 2A <= N and at least one row a segment, or only the K that was asked for."""
+    """Feasible numbers of segments K, by the N parties and the rows; or the requested K alone."""
     found = [K for K in range(1, shape.rows + 1) if _wanted(config, K) <= parties]
     if not found:
         raise ConfigurationError(

@@ -255,7 +255,7 @@ class Views:
         return self.memo(("matrix", view, key, left), make)  # type: ignore[no-any-return]
 
     def add(self, one: int, c: int, other: int, d: int) -> tuple[int, int]:
-        """Map c L + d M of the maps L and M."""
+        """Number and factor of a map equal to c L + d M, for the maps L = `one` and M = `other`."""
         if one == other:
             return one, (c + d) % self.p
 

@@ -157,7 +157,7 @@ def _first(others: list[np.ndarray], degree: int) -> np.ndarray:
 
 
 def _gram(seen: ObservedRun) -> np.ndarray | NoView:
-    """Inner products X X^T of expanded rows, from whole batches and the server's own steps."""
+    """Inner products of expanded rows, from whole batches and the server's own steps."""
     visits = visits_of(seen)
     if isinstance(visits, NoView):
         return visits

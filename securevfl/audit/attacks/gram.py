@@ -43,7 +43,7 @@ class Visit:
 
 
 def gram_of_rows(visits: Sequence[Visit], rows: int) -> np.ndarray:
-    """Estimate of X X^T, (rows, rows); rows with too few equations are NaN.
+    """Estimated inner products of the rows, (rows, rows); NaN for rows with too few equations.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def gram_of_rows(visits: Sequence[Visit], rows: int) -> np.ndarray:
 def exact_row_of_gram(
     visits: Sequence[Visit], rows: int, row: int, field: PrimeField
 ) -> np.ndarray | None:
-    """One row of X X^T in whole numbers, (rows,); None if there are too few equations.
+    """Inner products of one row in whole numbers, (rows,); None if there are too few equations.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def exact_row_of_gram(
 
 
 def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | None:
-    """X X^T in whole numbers, (M, M), by its rank, from visits of all rows; None if too few.
+    """Inner products X X^T of rows X in whole numbers, (M, M), by rank; None if visits are too few.
 
     With D the changes of the sums since the first visit and A the steps until then, D = X X^T A.
     So X X^T = D_c (A_c^T D_c)^-1 D_c^T for independent columns c of A^T D, as many as its rank. The
@@ -113,7 +113,7 @@ def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | Non
 
 
 def rough_gram_by_rank(visits: Sequence[Visit], rank: int) -> np.ndarray:
-    """X X^T, (M, M) floats, from rounded sums, as `gram_by_rank`; its rank must be known."""
+    """Inner products of the rows, (M, M) floats, from rounded sums; their rank must be known."""
     # A^T D = A^T (X X^T) A is symmetric but for rounding. Of its eigenvectors V, values L, those of
     # the largest values span the columns c of `gram_by_rank`: X X^T = (D V) L^-1 (D V)^T.
     A, D = _changes(visits)
@@ -140,7 +140,7 @@ def _changes(visits: Sequence[Visit]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _equations(visits: Sequence[Visit], rows: int, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """Equations, ((E - 1) h, M), for a row of X X^T: differences of its visits to the first."""
+    """Equations, ((E - 1) h, M), for a row's inner products: its visits less its first visit."""
     h = visits[0].sums.shape[1]
     before, since = np.zeros((rows, h)), np.zeros((rows, h))
     left, right, first = [np.zeros((0, rows))], [np.zeros(0)], None

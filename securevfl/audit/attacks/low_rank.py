@@ -52,7 +52,7 @@ def solve_low_rank(
     *,
     starts: int = STARTS,
 ) -> Solved:
-    """Solve for X with `columns` columns; the first start that explains the sums is taken.
+    """Solve for rows X with `columns` columns; the first start that explains the sums is taken.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class _System:
         self.unknowns = columns * (rows + self.width)
 
     def split(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Matrices X and W from the vector of unknowns."""
+        """Matrices of rows X and weights W, from the vector of unknowns."""
         rows, columns = self.shape
         return (
             vector[: rows * columns].reshape(rows, columns),

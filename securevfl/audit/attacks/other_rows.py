@@ -116,7 +116,7 @@ def _assigned(
 
 
 def _rotation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The orthogonal matrix Q that brings a Q nearest to b."""
+    """The orthogonal matrix Q for which `a` Q is nearest to `b`."""
     u, _, v = np.linalg.svd(a.T @ b)
     found: np.ndarray = u @ v
     return found

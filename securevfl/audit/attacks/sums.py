@@ -37,7 +37,7 @@ _LARGEST = 160  # rows of a lattice that is reduced: beyond, LLL takes minutes
 
 
 def basis(sums: np.ndarray, most: int) -> np.ndarray:
-    """Orthonormal basis, (M, r), of the span of the columns of U, as far as it exceeds errors.
+    """Orthonormal basis, (M, r), of the span of the columns of `sums`, as far as it exceeds errors.
 
     Parameters
     ----------

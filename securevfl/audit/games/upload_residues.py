@@ -19,7 +19,7 @@ from securevfl.field.lagrange import interpolation_matrix
 
 
 def unwanted(code: LagrangeCode, uploads: Mapping[int, np.ndarray]) -> np.ndarray:
-    """Coefficients of (Y - w) / P, (K + 2T - 1, |B|, h): the uploads Y without the sums w.
+    """Coefficients of (uploads - sums) / P, (K + 2T - 1, |B|, h); P vanishes on the data points.
 
     Y is the polynomial through the uploads, w the polynomial of degree K - 1 through the sums.
     """

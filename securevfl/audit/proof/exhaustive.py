@@ -224,7 +224,7 @@ class _Joint:
         return keys, counts[keys]
 
     def choices(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Classes of the honest clients, and the number of their orders.
+        """Combinations of the honest clients' classes, and the number of orders of each.
 
         Clients whose shares are not seen can be exchanged, so their classes come in order.
         """

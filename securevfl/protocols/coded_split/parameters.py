@@ -201,7 +201,7 @@ def _norm_squared(config: CodedSplitConfig, columns: int) -> int:
 
 
 def check_numbers(config: CodedSplitConfig, owners: int) -> None:
-    """Refuse too few holders for R + 2A uploads, or too few owners for T colluders.
+    """Refuse too few holders (R + 2A uploads are needed), or too few owners for T colluders.
 
     Raises ConfigurationError, PrivacyError.
     """

@@ -126,7 +126,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @classmethod
     def check_parties(cls, config: CodedSplitConfig, parties: int) -> None:
-        """Refuse too few holders for R + 2A uploads, or too few owners for T colluders."""
+        """Refuse too few holders (R + 2A uploads are needed), or too few owners for T colluders."""
         super().check_parties(config, parties)
         check_numbers(config, parties)
 

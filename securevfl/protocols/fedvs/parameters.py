@@ -180,7 +180,7 @@ class Parameters:
 
     @functools.cached_property
     def threshold(self) -> int:
-        """Results needed to decode a sum: R = 2 (K + T - 1) + 1 (Theorem 5.1), or R' if covert."""
+        """Results needed to decode a sum: R = 2 (K + T - 1) + 1 (Theorem 5.1); more if covert."""
         return self.code.recovery_threshold(self.degree)
 
     @functools.cached_property
@@ -298,7 +298,7 @@ def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
 
 
 def results_needed(config: FedVSConfig, segments: int, parties: int) -> int:
-    """Results that the server waits for: R = 2 (K + T - 1) + 1 (or R') plus `spare` ones."""
+    """Results that the server waits for: the threshold R, larger if covert, plus `spare` ones."""
     size = segments + config.privacy
     threshold = degree_of(config, segments, parties) * (size - 1) + 1
     return threshold + spare(config, parties, threshold)

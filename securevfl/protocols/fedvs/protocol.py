@@ -160,7 +160,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @classmethod
     def check_parties(cls, config: FedVSConfig, parties: int) -> None:
-        """Refuse too few clients for R + 2A results, or too many mask keys."""
+        """Refuse too few clients (R + 2A results are needed), or too many mask keys."""
         super().check_parties(config, parties)
         check_stop(cls.name, config, on_labels=config.pretrain == "full")
         code = code_of(config, parties)

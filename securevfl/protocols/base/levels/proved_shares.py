@@ -155,7 +155,7 @@ async def echo(holder: Any, method: str) -> Secret:
 
 
 def _said(*stories: np.ndarray) -> np.ndarray:
-    """Digest of chain, root and H(c) of each dealing."""
+    """Digest of all dealings: the chain, the root and the hash of the check values of each."""
     return np.frombuffer(digest("echo", *(one[[1, 4, 5]].tobytes() for one in stories)), np.uint8)
 
 
