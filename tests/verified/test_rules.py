@@ -138,7 +138,8 @@ CAUGHT = {
     ("active.statements", "(InvalidSignature, ValueError)"),
     ("active.uploads", "CorruptResultsError"),
     ("active.judge", "(KeyError, TypeError, ValueError)"),
-    ("active.judge", "(OSError, ValueError)"),
+    ("active.judge", "OSError"),
+    ("active.judge", "ValueError"),
     # Texts of options.
     ("protocols.base.registry", "ValidationError"),
     ("protocols.base.options", "(TypeError, ValueError)"),
