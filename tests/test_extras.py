@@ -69,6 +69,17 @@ def test_every_import_of_an_optional_package_is_asked_for_in_its_module_or_packa
     assert {"matplotlib", "sklearn", "scipy", "galois", "PIL", "dp_accounting", "flint"} <= seen
 
 
+def test_every_package_that_is_imported_is_required():
+    """`securevfl doctor` ended in a traceback where no extra brought `packaging`."""
+    required = {name.replace("-", "_") for name in names(PROJECT["dependencies"])} | {*HIDDEN}
+    brought = {"llvmlite", "markupsafe"}  # by numba and jinja2, which cannot do without
+    known = required | brought | {"securevfl"} | sys.stdlib_module_names
+    for path in sorted(ROOT.joinpath("securevfl").rglob("*.py")):
+        if "templates" not in path.parts:
+            found = {n for node in ast.walk(ast.parse(path.read_text())) for n in tops(node)}
+            assert not found - known, path
+
+
 def test_each_extra_that_is_named_brings_what_is_asked_for():
     text = "".join(p.read_text() for p in ROOT.joinpath("securevfl").rglob("*.py"))
     for words in re.findall(r"\bneeds\(([^)]+)\)", text):
