@@ -197,7 +197,8 @@ def draw_scale(result: Mapping[str, Any], path: Path) -> None:
             panel.set(title=f"{words}, {'whole run' if whole else 'a round'}", xlabel=axis)
             panel.set(xscale="log", yscale="log")
             sizes = sorted({point[axis] for point in points if point["axis"] == axis})
-            panel.set_xticks(sizes, labels=[f"{size:,}" for size in sizes])
+            named = [f"{n:,}" if n < 100_000 else f"{n / 1e6:g} M" for n in sizes]
+            panel.set_xticks(sizes, labels=named)
             panel.xaxis.set_minor_formatter(NullFormatter())
             panel.margins(y=0.7)  # room for the legend
             panel.grid(alpha=0.25, which="both")
