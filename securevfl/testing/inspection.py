@@ -124,7 +124,7 @@ def _code_of(protocol: type[Protocol]) -> list[str]:
 
 
 def _package_of(module: str) -> str | None:
-    """Folder, below `securevfl.protocols`, of the method that a module belongs to."""
+    """Dotted name of the method's package, "securevfl.protocols.NAME"; else None."""
     parts = module.split(".")
     return ".".join(parts[:3]) if parts[:2] == ["securevfl", "protocols"] and parts[3:] else None
 

@@ -12,7 +12,10 @@ from securevfl.audit.attacks.outcome import NoView, Outcome, Result
 
 
 def _gradients(case: AttackCase, *, first: bool) -> tuple[Table, str] | NoView:
-    """The client's gradients, or its shares of the steps; with a note."""
+    """Each row's first (or newest) gradient that the attacking client got, or else its step share.
+
+    With a note for the result, which is empty for gradients.
+    """
     seen = case.observed
     own = seen.first_gradients if first else seen.gradients
     if isinstance(own, Table):

@@ -68,7 +68,7 @@ def refuse_other_kind(path: Path) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """Usual ending of the format of a file, from its name or else its first bytes.
+    """Ending that says the format of a file: its own if known, else by its first bytes.
 
     "" for a file that may be a CSV file, and where there is no file.
     """

@@ -55,7 +55,7 @@ def _cut(builder: Any, t: Any, bits: int) -> tuple[Any, Any]:
 
 
 class Short:
-    """Elements below 2^31 modulo any prime: one limb, a sum for even and one for odd columns."""
+    """Code of products modulo a prime below 2^31: one limb, sums of even and of odd columns."""
 
     word = I32
     limbs = 1

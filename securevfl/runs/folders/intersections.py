@@ -43,7 +43,7 @@ def cache_folder() -> Path | None:
 
 
 def kept_intersection(sets: Sequence[Sequence[str]]) -> tuple[Rows, str] | None:
-    """Rows and note of the cached intersection of these sets; None if none is valid."""
+    """Rows and costs (a sentence) of the cached intersection of these sets; None if not valid."""
     folder = _folder_for(sets)
     if folder is None:
         return None
