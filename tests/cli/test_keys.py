@@ -58,7 +58,7 @@ def test_a_manifest_is_made_signed_and_checked(names):
         ),
         (("manifest", "{0}/m.toml", "--server", "{0}/none.pub", "--party", "0=a.pub"), "no public"),
         (("sign", "{0}/m.toml", "--key", "{0}/server.key", "--as", "me"), "a party number"),
-        (("sign", "{0}/none.toml", "--key", "{0}/server.key", "--as", "0"), "is none"),
+        (("sign", "{0}/none.toml", "--key", "{0}/server.key", "--as", "0"), "there is no file"),
         (("sign", "{0}/m2.toml", "--key", "{0}/server.key", "--as", "0"), "and this key is"),
     ],
 )

@@ -475,7 +475,7 @@ def test_a_trace_needs_no_data(folder):
         (("predict", "mine", "none.csv"), "none.csv"),
         (("predict", "mine", "own.csv", "own.csv"), "2 files for 4 parties"),
         (("export", "nowhere"), "nowhere is no folder"),
-        (("trace", "nowhere"), "has no messages.npz"),
+        (("trace", "nowhere"), "nowhere is no folder"),
         (
             ("trace", "mine", "--from", "party-x"),
             "write party-0 to party-3, or server",

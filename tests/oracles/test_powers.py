@@ -387,6 +387,7 @@ class TakesAnyKey(Sealer):
 
     def _take(self, peer, public):
         self._used.clear()
+        self._public.pop(peer, None)
         super()._take(peer, public)
 
 
@@ -394,7 +395,7 @@ class KeepsTheFirstKey(Sealer):
     """Counts from 0 again at a peer's new life, under the key of the first one."""
 
     def renew(self, peer, public):
-        first = self._public[peer]
+        first = self._public.pop(peer)
         self._used.clear()
         super().renew(peer, first)
 
@@ -410,6 +411,7 @@ class OneKeyForAll(Sealer):
 
     def _take(self, peer, public):
         self._used.clear()
+        self._public.pop(peer, None)
         super()._take(peer, public)
 
 
