@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import securevfl
+from securevfl.verified import participants
 from securevfl.verified.rules import problems, problems_of
 from tests.verified.leaks import agrees
 
@@ -155,3 +157,11 @@ def test_methods_with_proofs_catch_no_error_that_values_decide():
                 found.add((module, "" if node.type is None else ast.unparse(node.type)))
     ends = {"TimeoutError", "RoundOverError"}
     assert {one for one in found if one[1] not in ends} == CAUGHT
+
+
+@pytest.mark.parametrize(
+    ("array", "few"),
+    [([0, 1, 0, 1], True), (np.ones((9, 1)), True), ([0, 1] * 4, False), (np.arange(6.0), False)],
+)
+def test_two_parties_may_have_equal_arrays_only_where_there_are_few(array, few):
+    assert participants._few(array) is few
