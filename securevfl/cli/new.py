@@ -116,7 +116,7 @@ def _next(kind: str, name: str, place: Path) -> list[str]:
     if kind == "study":
         return [f"wrote {place / name}.toml; run it:", f"  securevfl study {place / name}.toml"]
     after = {
-        "protocol": [f"  securevfl run {name}", f"  securevfl verify {name}"],
+        "protocol": [f"  securevfl run {name} --rounds 20", f"  securevfl verify {name}"],
         "data": [f"  securevfl run split --data {name}"],
     }
     tests = f"  python -m pytest {place}"

@@ -17,7 +17,7 @@ def undisturbed():
 
     def here(path):
         found = proofs.check_certificate(path)
-        return {",".join(map(str, who)): why or "" for who, why in found.items()}
+        return {",".join(map(str, who)): why or "" for who, why in found.items()}, ""
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(proofs.Traced, "schedules", lambda traced: (UNDISTURBED,))

@@ -89,10 +89,10 @@ def weak(found: Any) -> dict[str, set[str]]:
     }
 
 
-def checked_here(path: Path) -> dict[str, str]:
+def checked_here(path: Path) -> tuple[dict[str, str], str]:
     """Answers on each claim of a certificate, as another process gives them, from this one."""
     found = check_certificate(path)
-    return {",".join(map(str, some)): why or "" for some, why in found.items()}
+    return {",".join(map(str, some)): why or "" for some, why in found.items()}, ""
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import pytest
 import securevfl
 from securevfl.errors import ConfigurationError
 from securevfl.verified import SERVER, Verdict
+from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced, prove_protocol
 
 SIZES = {"rounds": 1, "batch": 3, "width": 1}
@@ -66,3 +67,11 @@ def test_what_is_not_in_it_is_named(file):
     file.write_text("{}")
     with pytest.raises(ConfigurationError, match="is no certificate"):
         securevfl.Certificate.load(file)
+
+
+def test_the_checking_process_looks_for_no_module_in_the_working_folder(tmp_path, monkeypatch):
+    (tmp_path / "securevfl").mkdir()  # a folder named as the package, as a method's own may be
+    monkeypatch.chdir(tmp_path)
+    found, ended = proofs._elsewhere(tmp_path / "none.json")
+    assert found == {}
+    assert "none.json cannot be read" in ended

@@ -361,11 +361,11 @@ def prove_protocol(
         path = Path(folder) / "certificate.json"
         path.write_text(json.dumps(proof.certificate()))
         progress(f"{_share(len(schedules), schedules)}: another process checks the certificate")
-        accepted = _elsewhere(path)
+        accepted, stopped = _elsewhere(path)
     for verdict in verdicts:
-        why = accepted.get(",".join(map(str, verdict.coalition)), "the check did not end")
+        why = accepted.get(",".join(map(str, verdict.coalition)), stopped)
         if verdict.sure and why:
-            verdict.verdict, verdict.text = OPEN, f"refused anew: {why}"
+            verdict.verdict, verdict.text = OPEN, f"not accepted by the checking process: {why}"
             verdict.steps, verdict.clear = (), ()
             for one in (v for some in found.values() for v in some):
                 if one.coalition == verdict.coalition:
@@ -424,25 +424,28 @@ def _weakest(schedules: Iterable[str], verdicts: Sequence[Verdict]) -> Verdict:
     )
 
 
-def _elsewhere(path: Path) -> dict[str, str]:
-    """Answers of a fresh process on each claim: "" if accepted."""
+def _elsewhere(path: Path) -> tuple[dict[str, str], str]:
+    """Answers of a fresh process on each claim ("" if accepted), and how it ended without them.
+
+    It finds modules where this process does, and not in the working folder besides.
+    """
     code = (
         "import json, sys; from securevfl.verified.traced.proofs import check_certificate as c; "
         "print(json.dumps({','.join(map(str, k)): v or '' for k, v in c(sys.argv[1]).items()}))"
     )
-    paths = os.pathsep.join(one for one in sys.path if one)
+    paths = os.pathsep.join(one or os.getcwd() for one in sys.path)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)],
+        [sys.executable, "-P", "-c", code, str(path)],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
         check=False,
     )
     try:
-        found = json.loads(done.stdout.splitlines()[-1])
+        return dict(json.loads(done.stdout.splitlines()[-1])), "it said nothing of this claim"
     except (IndexError, ValueError):
-        return {}
-    return dict(found)
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        return {}, f"it ended before the check, which is no fault of a message: {said[-1]}"
 
 
 def read_certificate(path: str | Path) -> dict[str, Any]:
