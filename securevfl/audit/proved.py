@@ -22,7 +22,7 @@ from securevfl.engine.network import SERVER
 from securevfl.models.user_code import OPTIONS as OWN_CODE
 from securevfl.models.user_code import named
 from securevfl.privacy.adversary import Adversary
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import SUMS, Claim
 
 if TYPE_CHECKING:
     from securevfl.protocols.base.protocol import Protocol
@@ -145,6 +145,7 @@ def judged_by_proof(
     if not found:
         text = f"no coalition that was traced is {claim.who}"
         return ClaimVerdict(claim, "NOT TESTED", (Evidence("proof", "silent", text),))
+    claim = _with_hypotheses(claim, found)
     words = [_weakest(claim, one, traces) for one in found]
     worst = min(words, key=_WORST.index)
     evidence = []
@@ -155,6 +156,17 @@ def judged_by_proof(
         bearing = "proof" if word in ("PROVED", "DP") else "gap"
         evidence.append(Evidence("proof", effect, text, bearing))  # type: ignore[arg-type]
     return ClaimVerdict(claim, worst, tuple(evidence))
+
+
+def _with_hypotheses(claim: Claim, found: Sequence[Proved]) -> Claim:
+    """The claim, with what its proof grants beyond it: pseudo-random streams, and the outputs."""
+    sure = [one for one in found if one.sure]
+    more = []
+    if claim.strength == "perfect" and any(one.of.prf for one in sure):
+        more.append("ideal PRF")
+    if claim.strength in ("perfect", "computational") and SUMS not in claim.given:
+        more += ["declared outputs"] * any(one.outputs for one in sure)
+    return replace(claim, given=(*claim.given, *more)) if more else claim
 
 
 def _weakest(

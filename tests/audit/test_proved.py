@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import securevfl
 from securevfl.audit.proved import assets_in, coalitions_against, judged_by_proof, traced_options
 from securevfl.privacy.adversary import Adversary
-from securevfl.privacy.claims import COUNTS, Claim
+from securevfl.privacy.claims import COUNTS, SUMS, Claim
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.testing.runs import tiny_data
 from securevfl.verified import SERVER, World
@@ -83,6 +85,24 @@ def test_a_value_of_one_party_that_the_claim_grants_is_no_gap(granted, verdict):
     one = Verdict("NOT PROTECTED", (SERVER,), (name,), clear=(name,))
     claim = Claim("server", "features", "perfect", "a theorem", given=granted)
     assert judged_by_proof(claim, [one], [([one], world)]).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("strength", "granted", "found"),
+    [
+        ("perfect", (), ("ideal PRF", "declared outputs")),
+        ("perfect", (COUNTS,), (COUNTS, "ideal PRF", "declared outputs")),
+        ("perfect", (SUMS,), (SUMS, "ideal PRF")),
+        ("computational", (), ("declared outputs",)),
+    ],
+)
+def test_a_claim_is_shown_with_what_its_proof_grants(strength, granted, found):
+    world = World(97)
+    one = Verdict("PROVED", (SERVER,), ("sum 1",), assumptions=("ideal PRF (HKDF)",))
+    claim = Claim("server", "features", strength, "a theorem", given=granted)
+    assert judged_by_proof(claim, [one], [([one], world)]).claim.given == found
+    bare = replace(one, outputs=(), assumptions=())
+    assert judged_by_proof(claim, [bare], [([bare], world)]).claim.given == granted
 
 
 @pytest.mark.usefixtures("nobody_late")
