@@ -202,7 +202,10 @@ def print_brief(summary: Mapping[str, Any]) -> None:
         grid.add_row(f"[bold]{escape(name)}[/]", escape(printable(text)))
     out().print(grid)
     if folder := summary.get("run_folder"):
-        out().print(f"report: securevfl report {shlex.quote(folder)}", soft_wrap=True, markup=False)
+        made = f"securevfl report {shlex.quote(folder)}"
+        if isinstance(summary.get("party"), int):
+            made = "at the server, of its folder"
+        out().print(f"report: {made}", soft_wrap=True, markup=False)
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:

@@ -165,7 +165,10 @@ class Terms:
         called = {"parties": self.called.listed()} if self.names else {}
         if last := self.helpers:
             who = ", ".join(self.names[-last:]) or f"the last {last} of the parties"
-            called["helpers"] = f"{who}: no table, and shares of all tables. {HELPERS_COUNT}"
+            more = "more than T holders together, owners or helpers, may compute all tables"
+            called["helpers"] = (
+                f"{who}: no table, and shares of all tables. {HELPERS_COUNT}; {more}"
+            )
         sizes = "; sizes are padded" if self.padded else ""
         sums = self.sums(protocol)
         return called | {
