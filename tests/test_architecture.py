@@ -373,7 +373,7 @@ MOST_LINES = {
     "privacy": 1278,
     "protocols": 20734,
     "report": 2646,
-    "runs": 8620,
+    "runs": 8626,
     "studies": 1583,
     "testing": 1583,
     "verified": 8363,

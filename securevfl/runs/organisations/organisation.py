@@ -360,7 +360,7 @@ class Organisation:
             **({"party_names": list(self.terms.names)} if self.terms.names else {}),
             "rows": data.rows,
             "test_rows": data.test_rows,
-            "rounds": len(rows) if self.index == SERVER else made.config.rounds,
+            "rounds": len(rows) if self.index == SERVER else _rounds(transcript, made),
             "seed": self.terms.seed,
             "secret_choices": "each party's, from its own entropy",
             "evaluation": "coded inference" if coded else way,
@@ -385,3 +385,9 @@ class Organisation:
             "bytes_by_kind": transcript.bytes_by_kind(),
             "run_folder": str(self.folder.path),
         }
+
+
+def _rounds(transcript: Transcript, made: Protocol) -> int:
+    """The last round of training in which this party sent anything; the server's may be later."""
+    sent = transcript.columns()["round"]
+    return int(max((n for n in sent if n <= made.config.rounds), default=0))

@@ -175,6 +175,17 @@ def test_restarts_of_owner_helper_and_server_change_no_loss_of_coded_split(
     own.log.close()
 
 
+def test_all_say_how_many_rounds_a_budget_of_sums_allowed(tables, tmp_path):
+    options = SHARED | {"rounds": 40, "sum_budget": 0.3}
+    meeting = Meeting(
+        tmp_path, "coded_split", 4, tables=tables, options=options,
+        data={"tables": {"label": "digit", "id_column": "id"}},
+    )  # fmt: skip
+    rounds = {n: summary["rounds"] for n, summary in meeting.hold().items()}
+    assert len(set(rounds.values())) == 1
+    assert 0 < rounds[SERVER] < 40
+
+
 def predicting(meeting, n, new, asker=SERVER, called=None):
     return PredictingMember(
         meeting.manifest, n, key=meeting.key(n), folder=meeting.folder / name(n),
