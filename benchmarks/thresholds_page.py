@@ -23,7 +23,8 @@ How many of {parties} parties may be slow, until a method takes more than {facto
 to {target:g} accuracy on {data} as without them. Each case has {seeds} seeds, of which each draws
 which parties are slow. The interval is a 95 % bootstrap over seeds; ">=" says that runs ended
 before the limit. The *clock's* threshold counts rounds alone, *declared* is N - R. *Censored* are
-runs that did not reach the target. No more than {most} slow parties were tried.
+runs that did not reach the target. No more than {most} slow parties were tried. "-": no run, or
+none that reached the target without slow parties on the seed that chooses rates.
 `benchmarks/thresholds.py` makes the runs, and `benchmarks/thresholds_page.py` this page
 ([how](stragglers.md#how-many-stragglers)).
 
@@ -84,9 +85,7 @@ def matrix(rows: Sequence[Row]) -> list[str]:
 
 def edge(row: Row | None) -> str:
     """One threshold; "-" where the target is not reached without slow parties."""
-    if row is None:
-        return "not run"
-    if row["learning"] < 0:
+    if row is None or row["learning"] < 0:
         return "-"
     declared = "" if row["declared"] is None else f", {row['declared']}"
     more = ">= " if row["open"] else ""
