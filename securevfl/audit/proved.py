@@ -121,8 +121,8 @@ def assets_in(
         if node.op != "release":
             todo.extend(node.args)
         if node.op == "secret" and node.owner not in coalition:
-            name = node.name.partition(" ")[0]
-            found |= {ASSETS[name]} if name in ASSETS else set(ASSETS.values())
+            named = {ASSETS[word] for word in node.name.split() if word in ASSETS}
+            found |= named or set(ASSETS.values())  # a name such as "train columns", or any other
     return found
 
 

@@ -55,11 +55,13 @@ def test_an_output_depends_on_assets_of_the_honest():
     world.output("both", world.spec(columns) + world.spec(labels))
     world.output("one", world.spec(columns))
     world.output("any", world.spec(other))
-    both, one, anything = world.outputs
+    world.output("rows", world.spec(world.secret(2, "train columns", (2, 2))))
+    both, one, anything, rows = world.outputs
     assert assets_in(world, [both], frozenset()) == {"features", "labels"}
     assert assets_in(world, [both], frozenset({SERVER})) == {"features"}
     assert assets_in(world, [one], frozenset({0})) == set()
     assert assets_in(world, [anything], frozenset()) == {"features", "labels", "model"}
+    assert assets_in(world, [rows], frozenset()) == {"features"}
 
 
 @pytest.mark.usefixtures("nobody_late")
