@@ -193,8 +193,8 @@ def predicting(meeting, n, new, asker=SERVER, called=None):
     )  # fmt: skip
 
 
-async def predicted(meeting, asker, new, killed=None):
-    """Carry a prediction out; `killed` is cut off when it predicts, and comes back."""
+async def predicted(meeting, asker, new, killed=None, when="predicts them on shares"):
+    """Carry a prediction out; `killed` is cut off in the phase `when`, and comes back."""
     said = {n: [] for n in meeting.parties}
 
     async def one(n):
@@ -207,7 +207,7 @@ async def predicted(meeting, asker, new, killed=None):
 
     tasks = {n: asyncio.ensure_future(one(n)) for n in meeting.parties}
     if killed is not None:
-        while "predicts them on shares" not in said[killed]:
+        while when not in said[killed]:
             await asyncio.sleep(0.01)
         tasks[killed].cancel()
         await asyncio.wait({tasks[killed]})
@@ -228,6 +228,24 @@ def new_rows(tmp_path_factory):
         table.to_csv(folder / f"{n}.csv", index=False)
     pd.DataFrame({"id": range(210, 240)}).to_csv(folder / "ids.csv", index=False)
     return {n: folder / f"{n}.csv" for n in range(3)} | {SERVER: folder / "ids.csv"}
+
+
+BLINDS = "shares what hides the scores from the server"
+
+
+@pytest.mark.parametrize(("asker", "killed"), [(0, 0), (2, 1)])
+def test_who_is_cut_off_while_the_blind_is_shared_changes_no_score(
+    shared, asker, killed, in_one_process, new_rows
+):
+    meeting, new = shared[0], {n: file for n, file in new_rows.items() if n != SERVER}
+    with one_thread():
+        asyncio.run(predicted(meeting, asker, new, killed, BLINDS))
+    [found] = meeting.folder.glob(f"*/predictions/for {asker}/predictions.csv")
+    told = pd.read_csv(found, index_col="id")
+    run = in_one_process(meeting, meeting.manifest.protocol, **SHARED)
+    tables = [pd.read_csv(new_rows[n], index_col="id").loc[told.index] for n in range(3)]
+    wanted = probabilities("multiclass", run.infer(tables).scores)
+    assert (told.filter(like="p(").to_numpy() == wanted).all()
 
 
 @pytest.mark.parametrize(
