@@ -372,7 +372,7 @@ MOST_LINES = {
     "planning": 1653,
     "privacy": 1278,
     "protocols": 20734,
-    "report": 2646,
+    "report": 2647,
     "runs": 8626,
     "studies": 1583,
     "testing": 1583,

@@ -41,7 +41,8 @@ def claims(record: Record) -> list[dict[str, Any]]:
         if claim.get("tells") and record.summary.get("released"):  # which the page says once
             reason = claim["source"].removesuffix(f". {claim['tells']}")
             claim = {**claim, "source": f"{reason}. What these sums tell stands above"}
-        made.append(_finding({**own, **claim, "verdict": verdict}))
+        given = own.get("given") or claim.get("given")  # a proof may grant more than the claim says
+        made.append(_finding({**own, **claim, "given": given, "verdict": verdict}))
     return made
 
 

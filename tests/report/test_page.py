@@ -458,6 +458,14 @@ def test_verdicts_come_from_the_folder_or_from_a_file(tmp_path):
     assert verdicts(page(folder, out=tmp_path / "r.html")) == ["PROVED", "not verified"]
 
 
+def test_a_claim_is_shown_with_what_its_proof_grants(tmp_path):
+    folder = write_run(tmp_path / "run", TWO_ROWS, claims=[{**CLAIM, "given": ["decoded sums"]}])
+    proved = {**CLAIM, "given": ["decoded sums", "ideal PRF"], "verdict": "PROVED"}
+    file = verified(tmp_path, parameters={}, claims=[{**proved, "evidence": "a"}])
+    text = page(folder, out=tmp_path / "r.html", verifications=[file])
+    assert "perfect, given decoded sums, ideal PRF" in text
+
+
 def test_a_verdict_on_other_parameters_is_none_on_the_run(tmp_path):
     folder = write_run(
         tmp_path / "run", TWO_ROWS, claims=[CLAIM], config="[derived]\nN = 4\nK = 2\n"
