@@ -1,7 +1,7 @@
 """Common rows of several parties' tables by private set intersection, run in the engine.
 
-Each table is a party of its own, links are sealed and every message is metered. In one process this
-shows what the intersection costs and what is sent; between organisations each party awaits
+Each table belongs to one party; links are encrypted, and every message is counted. In one process
+this measures the cost and the messages of an intersection; between organisations each party awaits
 `securevfl.data.alignment.psi.intersect` itself.
 """
 
@@ -65,10 +65,10 @@ def intersection(
     Parameters
     ----------
     sets : sequence of sequence of str
-        Identifiers of two members or more, each once.
+        Identifiers of each of at least two parties, without repetition.
     progress : callable, optional
         Called with the number of steps since the last call; `securevfl.data.alignment.psi.work`
-        says how many there are.
+        gives their total.
 
     Raises
     ------
@@ -89,16 +89,16 @@ def match_privately(
 ) -> tuple[list[np.ndarray], list[str]]:
     """`intersection` in the form that the join of party files needs, with a note on its cost.
 
-    One that was found before for the same identifiers is taken again. The rows are put into the
-    order of the table with the labels, so that a seed splits them alike in every run: its owner
-    shows the others the order of the common rows in its table.
+    An earlier result for the same identifiers is reused. Rows are in the order of the table with
+    the labels, so that a seed splits them equally in every run: the owner of that table sends the
+    others the order of the common rows.
 
     Parameters
     ----------
     ids : sequence of sequence of str
         Identifiers of each table.
     tell : callable, optional
-        Called with a text that says how far the intersection is, every other second.
+        Called every two seconds with a text on the progress.
     """
     from securevfl.data.alignment.psi import work
     from securevfl.runs.folders.intersections import keep_intersection, kept_intersection

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 class LocalTables:
     """Tables that stay at the parties of a run, after their alignment.
 
-    `cluster` has the actors that aligned them and go on with the training; None for a run that is
-    resumed.
+    `cluster` contains the actors that aligned them and then train; None for a resumed run.
     """
 
     tables: Tables
@@ -48,8 +47,8 @@ class LocalTables:
 class Assembled:
     """A run that is ready to start: everything that an engine needs.
 
-    The protocol is configured, with its data and secrets. `folder` is None where nothing is kept.
-    `tables` are there where the parties read tables of their own, which needs a folder.
+    The protocol has its configuration, data and secrets. `folder` is None if nothing is stored.
+    `tables` is set if the parties read their own tables, which needs a folder.
     """
 
     spec: RunSpec
@@ -67,8 +66,9 @@ def specify(
 ) -> RunSpec:
     """The specification of a run, with a value for every option left open.
 
-    `asked` has options of the run by name, checked, None where the run chooses; `conditions` are
-    those where none were asked for. The source is None for a data set that was passed as an object.
+    `asked` has the checked options of the run by name; None leaves the choice to the run.
+    `conditions` are the default conditions. `source` is None if the caller passed a data set
+    object.
     """
     data, rounds = protocol.data, protocol.config.rounds
     values = {name: value for name, value in asked.items() if value is not None}
@@ -127,8 +127,8 @@ def rules_of(
 ) -> MessageRules | None:
     """Rules by which an engine lets messages pass; None if the protocol declares no messages.
 
-    They are those of a run unless `messages` are given. ConfigurationError when a declaration names
-    a role that the protocol has not.
+    The messages are those of a run by default. ConfigurationError if a declaration names a role
+    that the protocol does not have.
     """
     declared = protocol.messages if messages is None else messages
     if not declared:
@@ -154,9 +154,9 @@ def _route(protocol: Protocol, declared: MessageSpec) -> Route:
 def check_memory(protocol: Protocol, folder: Path | None = None, *, messages: bool = True) -> None:
     """Refuse a run whose predicted memory exceeds the available memory (WouldNotFitError).
 
-    All but the newest messages of a simulation with a folder are there. The list of all messages
-    counts 43 bytes each (`transcript_bytes`), unless `messages` is False: where a run ends at a
-    virtual second, its rounds do not say how many there will be.
+    A simulation with a folder stores all but its newest messages there. The list of messages needs
+    43 bytes each (`transcript_bytes`). With `messages` False it is not counted, because the number
+    of messages of a run that ends at a virtual second is unknown.
     """
     import psutil
 
@@ -181,8 +181,8 @@ def check_memory(protocol: Protocol, folder: Path | None = None, *, messages: bo
 def transcript_bytes(protocol: Protocol, folder: Path | None) -> int:
     """Memory, in bytes, of the list of a run's messages.
 
-    Where they are not planned they are taken for those of split learning: in each round an
-    announcement, an embedding and a gradient for each client.
+    A protocol without a plan counts as split learning: an announcement, an embedding and a gradient
+    per client and round.
     """
     data = protocol.data
     shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))

@@ -34,15 +34,15 @@ def attacked(folder: Path | str | None, protocol: str, *, own_data: bool = False
     Parameters
     ----------
     folder : Path, str or None
-        Of the run, where results lie if attacks were made; None if it was not saved.
+        Folder of the run, with the results of attacks if any were made; None for an unsaved run.
     protocol : str
     own_data : bool
-        Whether the run was given a data set object, which its folder does not name.
+        Whether the caller passed a data set object, which the run's folder does not name.
 
     Raises
     ------
     DataError
-        When the file of results is none.
+        If the file contains no results of attacks.
     """
     path = None if folder is None else Path(folder) / ATTACKS
     if path is not None and path.is_file():
@@ -57,7 +57,7 @@ def got(cells: Sequence[Cell]) -> str:
     Parameters
     ----------
     cells : sequence of mapping
-        Of a matrix of one protocol (`securevfl.audit.attack_matrix`).
+        Attack results of one protocol (`securevfl.audit.attack_matrix`).
     """
     own = [c for c in cells if (c["role"], c["about"]) == ("server", "features")]
     known = [c["attack"] for c in own if c["attack"] not in (*ALONE, _SEED)]

@@ -64,9 +64,9 @@ def describe_conditions(
 ) -> dict[str, object]:
     """All conditions by name, or one of them, or a TOML file's, in JSON types.
 
-    Without a name ``conditions``, a list of ``name``, ``what`` and ``source``. With one these
-    three, ``parties``: of each client the ``law``, ``mean`` and ``slowest`` (of a trace) of its
-    delays; and ``values``, the keys of a file. ConfigurationError as for `load_conditions`.
+    Without a name the result has ``conditions``, a list of ``name``, ``what`` and ``source``. With
+    a name it has these three; ``parties``, each client's ``law``, ``mean`` and (for a trace)
+    ``slowest`` delay; and ``values``, the keys of a TOML file. Raises as `load_conditions`.
     """
     if name is None:
         return {"conditions": [_named(own) for own in CONDITIONS.all()]}
@@ -95,8 +95,8 @@ def _named(name: str) -> dict[str, str]:
 def describe_protocol(protocol: type[Protocol]) -> dict[str, Any]:
     """Card and options of a protocol, in JSON types.
 
-    ``name``, the fields of `securevfl.protocols.base.card.Card`, and ``options``: name, type,
-    default and description of each.
+    The keys are ``name``, the fields of `securevfl.protocols.base.card.Card`, and ``options``, with
+    name, type, default and description of each option.
     """
     options = {
         name: {

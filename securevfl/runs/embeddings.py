@@ -20,8 +20,8 @@ Embeddings = Mapping[int, "np.ndarray | pd.DataFrame"]
 def named(values: np.ndarray, rows: pd.DataFrame, id_column: str, party: int) -> pd.DataFrame:
     """An embedding as a data frame, indexed by the ids of its rows.
 
-    Its columns are ``party_0_0``, ``party_0_1``, ...: whose they are, and their place. DataError
-    for missing and repeated ids.
+    Its columns are ``party_0_0``, ``party_0_1``, ...: number of the party and of the column.
+    DataError for missing or repeated ids.
     """
     import pandas as pd
 
@@ -39,11 +39,11 @@ def matched(
 ) -> tuple[dict[int, np.ndarray], pd.Index[str] | None]:
     """The embeddings (m, h), rows matched by id, and these ids; None for embeddings without ids.
 
-    Ids are the index of a frame, called `id_column`. Rows with ids are matched by them: the common
-    ones remain, in the order of the first party. Without that column all rows count as aligned.
-    DataError for embeddings of which some have ids, other lengths without ids, repeated ids, no
-    common one, frames whose index is another one or whose columns are another party's, and other
-    widths.
+    Ids are the index of a data frame, whose name is `id_column`. Rows with ids are matched by id:
+    the result has the common rows, in the order of the first party. Without ids, rows are taken as
+    aligned. DataError if only some embeddings have ids, if ids are repeated or none is common, if
+    embeddings without ids differ in length, if widths differ, and if a frame has another index or
+    the columns of another party.
     """
     import pandas as pd
 

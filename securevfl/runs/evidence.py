@@ -28,8 +28,8 @@ def judged(file: str | Path, manifest: str | Path) -> Verdict | None:
     Raises
     ------
     ConfigurationError
-        When a file cannot be read, or a party has not signed the manifest. When the evidence is of
-        another run than the manifest's, such as one whose keys were drawn for it.
+        If a file cannot be read, if a party has not signed the manifest, or if the evidence belongs
+        to another run, such as one that drew its own keys.
     """
     session = Manifest.read(Path(manifest))
     session.check()
@@ -55,14 +55,14 @@ def keep_evidence(error: LieFoundError, folder: Path) -> LieFoundError:
 def keep_wrong_uploads(server: Any, folder: Path) -> list[Path]:
     """Write evidence against each party whose wrong uploads the server found; return the files.
 
-    They hold all uploads of a label, which tell its sums.
+    The files contain all uploads of a label, which reveal its sums.
 
     Parameters
     ----------
     server : Party
-        Of any method; most find none.
+        Server of any method; most methods find no wrong uploads.
     folder : Path
-        Of the run, or of the server's organisation.
+        Folder of the run, or of the server's organisation.
     """
     if not getattr(server, "caught", ()):
         return []

@@ -1,9 +1,9 @@
 """Each party's model in a file of its own, and predictions from these files.
 
 A file is a NumPy archive of arrays, read without pickle; its array ``about`` is JSON text. A
-client's holds its network and how its own raw columns become the network's rows. The server's holds
-the centre, the names of the classes and how embeddings are joined. Nothing of another party is in
-it: no data, no names of columns, no widths.
+client's file has its network and the preprocessing of its raw columns. The server's file has the
+server model, the names of the classes and the rule that joins embeddings. A file has nothing of
+another party: no data, no column names, no widths.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ExportedModel:
     Attributes
     ----------
     about : mapping
-        In JSON types: ``role`` ("client" or "server"), ``protocol``, and what the role needs.
+        JSON types: ``role`` ("client" or "server"), ``protocol``, and further keys of the role.
     arrays : mapping of str to ndarray
         Weights by name.
     """
@@ -149,7 +149,7 @@ class ClientModel(ExportedModel):
     def embed(self, rows: Table) -> np.ndarray | pd.DataFrame:
         """Embedding of raw rows of this party, (m, h) float64.
 
-        It is computed in double precision, so other rows of a call change a row by rounding alone.
+        Double precision: the other rows of a call change a row's result only by rounding.
 
         Parameters
         ----------
@@ -158,14 +158,15 @@ class ClientModel(ExportedModel):
         Returns
         -------
         ndarray, or DataFrame with the ids as index
-            Ids are kept where the training rows were joined by an id column that these rows have:
-            the server matches rows by them. The columns then say whose they are (``party_0_0``,
+            The index has ids if the training rows were joined by an id column and these rows have
+            that column; the server matches rows by id. The columns then say whose they are
+            (``party_0_0``,
             ...): the server refuses those of another party.
 
         Raises
         ------
         DataError
-            For absent columns, values that cannot be used, and ids that are missing or repeated.
+            For missing columns, unusable values, and missing or repeated ids.
         """
         table = as_frame(rows)
         values, column = self.values(table), self.about.get("id_column")
@@ -189,9 +190,9 @@ class ClientModel(ExportedModel):
     def save_onnx(self, path: Path) -> Path:
         """Write the network as an ONNX file: ``columns``, (m, d_n) float32, to ``embedding``.
 
-        The columns are encoded and scaled ones, as ``preprocessing.apply`` gives them; that step,
-        which reads texts and fills gaps, is not in the file. ConfigurationError without the
-        packages of the extra ``onnx``, and where models are exported as arrays only.
+        The input is encoded and scaled columns, the result of ``preprocessing.apply``. The file
+        does not contain that step, which encodes texts and fills missing values. ConfigurationError
+        without the packages of the extra ``onnx``, and for models exported as arrays only.
         """
         spec = self._network()
         bare = spec["kind"] == "pn" and not spec["own"]
@@ -228,16 +229,16 @@ class ServerModel(ExportedModel):
         Returns
         -------
         ndarray, or DataFrame with the ids as index
-            Embeddings with ids are matched by them, and the rows that all parties have are scored,
-            in the order of the first party. Without ids row k is row k of every party.
+            Embeddings with ids are matched by id, and rows that all parties have are scored, in the
+            order of the first party. Without ids, row k of all parties is one row.
 
         Raises
         ------
         ConfigurationError
-            For a party whose embedding is missing.
+            If a party's embedding is missing.
         DataError
-            For embeddings whose rows cannot be matched (`securevfl.runs.embeddings.matched`), and
-            for numbers that are not finite.
+            If rows cannot be matched (`securevfl.runs.embeddings.matched`), or numbers are not
+            finite.
         """
         import pandas as pd
 
@@ -282,7 +283,7 @@ class ServerModel(ExportedModel):
     def predict(self, embeddings: Embeddings) -> np.ndarray | pd.Series:
         """Predicted labels as the user gave them, or real values of a regression.
 
-        With ids a series.
+        A pandas Series if rows have ids.
         """
         import pandas as pd
 
@@ -293,12 +294,12 @@ class ServerModel(ExportedModel):
     def predict_proba(self, embeddings: Embeddings) -> np.ndarray | pd.DataFrame:
         """Class probabilities, (m, C) float64; a data frame with a column a class if rows have ids.
 
-        The columns are called as `predict` calls the classes.
+        Column names are the class labels that `predict` returns.
 
         Raises
         ------
         ConfigurationError
-            For a regression, which has no classes, and as `scores`.
+            For a regression, which has no classes, and in the cases of `scores`.
         DataError
             As `scores`.
         """
@@ -346,13 +347,13 @@ class JointModel:
         Parameters
         ----------
         rows : DataFrame, or sequence of one table per party
-            A frame is read by column name. Tables of parties that were joined by an id column must
-            hold the same ids in the same order, where they have that column.
+            A frame is read by column name. If the tables have the id column of the training data,
+            all must have the same ids in the same order.
 
         Raises
         ------
         DataError
-            For another number of tables, and for tables of other rows or in another order.
+            If the number of tables is wrong, or their rows differ or are in different orders.
         """
         import pandas as pd
 
@@ -394,15 +395,16 @@ class JointModel:
 def export_models(protocol: Protocol, parties: Mapping[int, Party], folder: Path) -> list[Path]:
     """Write each party's model to a file of its own: ``server.npz``, ``party-0.npz``, ...
 
-    A protocol is exported as arrays only, unless it has one network a client and a server model.
+    If a protocol does not have one network per client and a server model, only its arrays are
+    exported.
 
     Parameters
     ----------
     protocol : Protocol
     parties : mapping of int to Party
-        Holding the trained models.
+        Parties with their trained models.
     folder : Path
-        Made if it is not there.
+        Created if missing.
 
     Returns
     -------
@@ -412,7 +414,7 @@ def export_models(protocol: Protocol, parties: Mapping[int, Party], folder: Path
     Raises
     ------
     ConfigurationError
-        When the folder has a file of such a name that is another model; nothing is written.
+        If a file of such a name exists with another model; nothing is written.
     """
     return _save_all(described(protocol, parties), model_arrays(parties), folder)
 
@@ -423,9 +425,9 @@ def export_own(protocol: Protocol, parties: Mapping[int, Party], index: int, fol
     Parameters
     ----------
     protocol, parties, folder : optional
-        As of `export_models`. The other parties are placeholders, as they were at the start.
+        As for `export_models`. The other parties are untrained placeholders.
     index : int
-        Whose model it is.
+        Number of the party.
     """
     about = described(protocol, parties)[index]
     own = own_arrays(model_arrays({index: parties[index]}), index)
@@ -474,7 +476,7 @@ def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | Non
     Parameters
     ----------
     folder : Path
-        Of the run.
+        Folder of the run.
     code : collection of str
         As for `load_model`.
     """
@@ -499,7 +501,7 @@ def load_model(path: Path | str, *, code: Collection[str] = ()) -> ClientModel |
     path : Path
         Such as ``party-0.npz``.
     code : collection of str
-        Own networks, ``module:name``, that may be imported; a file alone imports nothing.
+        The user's networks, ``module:name``, that may be imported. A file cannot import others.
 
     Returns
     -------
@@ -508,7 +510,7 @@ def load_model(path: Path | str, *, code: Collection[str] = ()) -> ClientModel |
     Raises
     ------
     DataError
-        When the file is no exported model, is damaged, or of another version.
+        If the file is no exported model, is damaged, or has another version.
     """
     path = Path(path)
     try:
@@ -540,14 +542,14 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
     Parameters
     ----------
     folder : Path
-        With ``server.npz`` and a ``party-<n>.npz`` for each client, or the folder of a run.
+        Folder with ``server.npz`` and a ``party-<n>.npz`` per client, or the folder of a run.
     code : collection of str
         As for `load_model`.
 
     Raises
     ------
     DataError
-        When a file is missing or cannot be used.
+        If a file is missing or cannot be used.
     """
     folder = Path(folder)
     if (folder / SUMMARY).is_file():  # of a run
@@ -570,8 +572,8 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
 def _loaded(make: Callable[[], Module], weights: Mapping[str, np.ndarray], *, own: bool) -> Module:
     """A torch module with these weights, in double precision and evaluation mode.
 
-    Its shapes are compared before it is made, without memory, for a file may describe one of any
-    size. A network of the user's own need not be one that can be made so.
+    Shapes are compared on the meta device first, because a file may describe a network of any size.
+    A user's own network may not support this.
     """
     import torch
 

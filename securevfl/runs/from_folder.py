@@ -33,20 +33,20 @@ def predict_files(
 ) -> dict[str, Any]:
     """Predict the rows of CSV files by the models of a run.
 
-    `files` is one with all columns, or one for each party in their order. Where the run joined its
-    tables by an id column, so are the parties' files here: the rows whose id is in all of them are
-    predicted, in the order of the first. The data of the run are needed for a prediction on secret
-    shares (`coded`), and where a protocol has no network a client and server model. `code` is as
+    `files` has one file with all columns, or one per party in order. If the run joined its tables
+    by an id column, the files are joined by it too: rows whose id is in all files are predicted, in
+    the order of the first file. The data of the run are needed for a prediction on secret shares
+    (`coded`), and for a protocol without one network per client and a server model. `code` is as
     for `securevfl.load_run`.
 
-    The result has ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without),
-    ``left_out`` (rows of each file whose id is not in every file), ``predictions`` (of
-    ``class_values``, the labels as the user gave them), ``classes`` (their names),
-    ``probabilities`` (None for a regression), and of a coded prediction ``virtual_seconds``,
+    The result has ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without
+    ids), ``left_out`` (rows of each file whose id is not in every file), ``predictions`` (indices
+    of ``class_values``, the labels in the user's form), ``classes`` (their names),
+    ``probabilities`` (None for a regression), and for a coded prediction ``virtual_seconds``,
     ``messages``, ``bytes``.
 
-    DataError for another number of files than of parties, files without the run's id column,
-    repeated ids, and none that is in all files.
+    DataError if the number of files is not that of the parties, a file lacks the run's id column,
+    ids are repeated, or no id is in all files.
     """
     spec, summary = read_finished(folder)
     _check_count(files, summary)
@@ -164,7 +164,7 @@ def export_folder(
 ) -> list[Path]:
     """Write each party's model of a finished run to a file of its own in folder `out`.
 
-    With `onnx` also as ONNX files (`JointModel.save_onnx`).
+    With `onnx`, ONNX files are written as well (`JointModel.save_onnx`).
     """
     read_finished(folder)
     paths = export_kept(folder, out) or load_run(folder, code=code).export(out)
@@ -176,8 +176,8 @@ def trace_folder(
 ) -> tuple[pd.DataFrame, PartyNames]:
     """Messages of a run from its folder, and the names of its parties.
 
-    A party is named by its name, ``party-3``, ``3`` or ``server``. The others are as for
-    `securevfl.runs.trace.trace`.
+    `sender` and `receiver` may be a party's name, ``party-3``, ``3`` or ``server``. The other
+    arguments are those of `securevfl.runs.trace.trace`.
     """
     summary = {}
     if (folder / SUMMARY).exists():

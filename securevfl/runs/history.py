@@ -67,18 +67,18 @@ class Progress:
     Attributes
     ----------
     round, rounds : int
-        Server steps done and wanted.
+        Server steps done, and in the whole run.
     loss, accuracy : float or None
-        Newest training loss and accuracy on test rows (a fraction); none of a regression.
+        Newest training loss, and accuracy on test rows (a fraction; None for a regression).
     virtual_seconds : float
         Time on the clock of the run.
     used, late : int
-        Results used in the newest step; late messages so far.
+        Number of results used in the newest step; number of late messages so far.
     released : Odometer or None
-        Equations that decoded sums gave about a row so far, against its unknowns; None where nobody
-        decodes sums.
+        Number of equations that decoded sums gave about a row so far, and of its unknowns; None if
+        the protocol decodes no sums.
     r2 : float or None
-        Newest part of the test targets' variance that a regression explains.
+        Newest R squared on test rows; for a regression.
     """
 
     round: int
@@ -116,26 +116,25 @@ def measures_in(measures: Row, data: VerticalDataset) -> dict[str, float]:
 class HistoryRecorder:
     """The observer of a run: writes rows, and evaluates the parties' models on test rows.
 
-    A server step is a row, timed when the server had what it needed, with the bytes that all
-    parties have sent by then. Every `eval_every`-th row and the last, or the first after each
-    multiple of `eval_seconds`, is evaluated when all clients have finished that round, so that the
-    models fit together; if some are still at it when the next step is recorded, the models are
-    taken as they stand. The evaluation is the experimenter's: it costs no message and no virtual
-    time.
+    Each server step gives a row, with the time at which the server had its inputs, and the bytes
+    that all parties have sent by then. Every `eval_every`-th row and the last, or the first row
+    after each multiple of `eval_seconds`, is evaluated when all clients have finished that round,
+    so that their models belong to one step. If some have not finished when the next step is
+    recorded, the current models are evaluated. The evaluation costs no message and no virtual time.
 
-    `progress` is called once for each step, after the evaluation of its models, if any; `track`
-    with each row once it is complete. A party that comes back after a crash is a new object, which
-    the simulation puts into `parties`.
+    `progress` is called once per step, after the evaluation if there is one; `track` with each
+    complete row. A party restarted after a crash is a new object, which the simulation puts into
+    `parties`.
 
     Attributes
     ----------
     measured : callable
-        Evaluates the models; another one stands here where they are elsewhere. It may return
-        nothing, where they cannot be had.
+        Evaluates the models; replaced if they are in other processes. It may return None if models
+        are unavailable.
     keep_models : bool
-        Keep a copy of the models at each evaluation, where they are in this process.
+        Keep a copy of the models at each evaluation, if they are in this process.
     good : (int, dict) or None
-        Step and arrays of the newest models that were evaluated before the loss grew.
+        Step and arrays of the newest evaluated models before the loss increased.
     """
 
     def __init__(

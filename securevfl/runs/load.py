@@ -27,19 +27,19 @@ def load_run(
     Parameters
     ----------
     folder : Path
-        What `run` was given as ``out``.
+        The argument `out` of `securevfl.run`.
     data : VerticalDataset, optional
-        Needed when the run was started with a data set object and not with a name.
+        Required if the run was started with a data set object.
     code : collection of str
-        Own networks and losses, ``module:name``, that may be imported; only needed where the run
-        had any, since a folder must not name code to be run.
+        The user's networks and losses, ``module:name``, that may be imported. Required if the run
+        used any, because a folder's files cannot choose code to import.
 
     Raises
     ------
     ConfigurationError
-        When there is no finished run, or the data are not those of the run.
+        If the folder has no finished run, or `data` is not the run's data set.
     CheckpointError
-        When its files are damaged.
+        If its files are damaged.
     """
     from securevfl.runs.result import Run
 
@@ -75,7 +75,7 @@ def load_run(
 def read_finished(folder: Path) -> tuple[RunSpec, Summary]:
     """Specification and summary of a finished run, after a check of its files.
 
-    ConfigurationError when there is none; CheckpointError when its files are damaged.
+    ConfigurationError if there is no finished run; CheckpointError if its files are damaged.
     """
     if not folder.is_dir():
         raise ConfigurationError(f"load: {folder} is no folder; name the folder of a run")

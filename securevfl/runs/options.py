@@ -30,28 +30,28 @@ class Option:
     Attributes
     ----------
     metavar : str
-        Word for its value in help pages, such as "SECONDS"; words in lower case between ``|`` are
-        values that a shell completes.
+        Placeholder of the value in help pages, such as "SECONDS"; lower-case words between ``|``
+        are values that a shell completes.
     panel : str
-        Group of options in help pages. An option without one has no flag.
+        Group of the option in help pages. An option without a group has no flag.
     flag : str
-        The flag, where it is not the name with hyphens; of a switch ``--on/--off``.
+        The flag, if it is not the name with hyphens; for a switch ``--on/--off``.
     default_text : str
-        The default in words, where the value None stands for something.
+        Text for the default, if the value is None.
     accepts : str
-        Its type in words, where it accepts more than the field holds.
+        Text for the type, if the option accepts more types than the field.
     per_job : bool
-        Whether studies and comparisons have the option, too.
+        Whether studies and comparisons also have the option.
     commands : str
-        Further commands that have its flag, with spaces between them.
+        Further commands that have the flag, separated by spaces.
     complete : callable, optional
-        Values that a word may become in a shell.
+        Function that returns the completions of a word in a shell.
     file : bool
-        Whether the value may be a TOML file, by its name.
+        Whether the value may be the path of a TOML file.
     to_file, from_file : callable, optional
-        Conversion to what stands in ``config.toml``, and back.
+        Conversions to and from the value in ``config.toml``.
     needs : str
-        Why not every engine supports the option. Such an engine refuses it.
+        Reason why some engines do not support the option; they refuse it.
     """
 
     metavar: str = ""
@@ -78,8 +78,8 @@ def option(
 ) -> Any:
     """Declare a field of a model as an option; `details` are attributes of `Option`.
 
-    The default is never checked, and is added to the help. A value is `ge` or more, or exceeds
-    `gt`.
+    The default is not checked, and is added to the help. Values must be at least `ge`, or greater
+    than `gt`.
     """
     extra: Any = {_KEY: Option(**details)}
     finite = None if gt is None else False
@@ -131,7 +131,7 @@ def may_be_none(info: FieldInfo) -> bool:
 def check_values(model: type[BaseModel], values: Mapping[str, object], place: str) -> None:
     """Refuse values that options of a model do not permit; None stands for the default.
 
-    Values that are read from a file, such as conditions, are checked where they are read.
+    Values from a file, such as conditions, are checked when the file is read.
     """
     for name, declared in options_of(model).items():
         info, value = model.model_fields[name], values.get(name)

@@ -36,8 +36,8 @@ _MARKERS = ("o", "s", "^")
 def draw_study(curves: Mapping[str, Sequence[Rows]], path: Path, *, title: str) -> None:
     """Mean over seeds of the held-out measure against rounds, virtual time and bytes, as a PNG.
 
-    `curves` has by the name of the run one list of evaluated rows a seed. The band is the range
-    over seeds. An axis is logarithmic where the runs end far apart.
+    `curves` has, by name of the run, one list of evaluated rows per seed. The band is the range
+    over seeds. An axis is logarithmic if the runs' ends differ widely.
     """
     needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
@@ -71,8 +71,8 @@ def draw_grid(
 ) -> None:
     """Mean over seeds of the held-out measure against virtual time, a panel each condition.
 
-    `cells` has curves as `draw_study` takes them, by condition. The band is the range over seeds. A
-    run has the same colour in all panels, and all panels have the same axes.
+    `cells` has, by condition, `curves` as for `draw_study`. The band is the range over seeds. A run
+    has one colour in all panels, and all panels have the same axes.
     """
     needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
@@ -114,8 +114,8 @@ def draw_sizes(
 ) -> None:
     """Final held-out measure against the number of aligned rows, as a PNG.
 
-    `runs` has curves as `draw_study` takes them, by run and number of aligned rows. The line is the
-    mean over seeds, the band their range. The measure is the AUC where all have it.
+    `runs` has `curves` as for `draw_study`, by run and number of aligned rows. The line is the mean
+    over seeds, the band their range. The measure is the AUC if all runs have it.
     """
     needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure

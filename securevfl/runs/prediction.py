@@ -37,14 +37,14 @@ class Inference:
     Attributes
     ----------
     embedding : ndarray, (m, h), float64
-        The joint embedding that the server decoded: the mean of the clients' quantised ones, exact
-        before it was turned into floats.
+        The joint embedding that the server decoded: the mean of the clients' quantised embeddings,
+        exact until its conversion to floats.
     scores : ndarray, (m, outputs), float32
-        Raw scores of the centre.
+        Raw scores of the server model.
     virtual_seconds : float
-        When the server had all that it needed.
+        Virtual time at which the server had its inputs.
     events : History
-        What was recorded, such as attempts that were given up.
+        Recorded events, such as abandoned attempts.
     transcript : Transcript
         Every message.
     """
@@ -82,22 +82,22 @@ def infer(
     Parameters
     ----------
     protocol : Protocol
-        That trained.
+        The protocol of the training.
     parties : mapping of int to Party
-        Holding the trained models; they are not changed.
+        Parties with their trained models, which are not changed.
     spec : RunSpec
-        Of the run.
+        Specification of the run.
     rows : data frame, array, or one of them per party
         Raw rows in the form of the training data, at least one.
     conditions : str, Path, mapping or Conditions, optional
-        Delays and bandwidth; those of the run if not given.
+        Delays and bandwidth; by default those of the run.
 
     Raises
     ------
     ConfigurationError
-        When the protocol computes on no shares, or the rows' values could wrap.
+        If the protocol does not compute on shares, or the rows' values could overflow.
     RunError
-        When too few clients answer.
+        If too few clients answer.
     """
     features = protocol.data.transform.apply(rows)
     if not len(features[0]):

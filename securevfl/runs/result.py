@@ -70,7 +70,7 @@ class Run:
     protocol : Protocol
         With its configuration (``protocol.config``) and data (``protocol.data``).
     parties : mapping of int to Party
-        Holding the trained models.
+        Parties with their trained models.
     spec : RunSpec
         Everything that determines the run.
     history : History
@@ -79,11 +79,11 @@ class Run:
         ``accuracy`` (a fraction) with ``auc`` and ``f1``, or ``rmse`` and ``r2``, and
         ``test_loss``; ``history.to_pandas()`` is a data frame.
     events : History
-        Everything else that was recorded, with party, round and time.
+        All other recorded events, with party, round and time.
     transcript : Transcript
         Every message.
     folder : Path or None
-        Where it was saved.
+        Folder in which the run was saved; None if it was not.
     """
 
     protocol: Protocol
@@ -148,8 +148,8 @@ class Run:
     def quality(self) -> dict[str, float]:
         """Further measures of the trained model, on plain test rows.
 
-        `securevfl.models.quality.quality` explains them; empty if nobody evaluates without
-        encryption.
+        `securevfl.models.quality.quality` explains them. Empty if the plain model is never
+        evaluated.
         """
         data, scores = self.protocol.data, self._test_scores
         if scores is None:
@@ -194,7 +194,7 @@ class Run:
     def summary(self) -> Summary:
         """Content of the summary table and of ``--json``.
 
-        The test measures are those of coded inference where it was run, else the experimenter's.
+        Test measures are those of coded inference if it was run, else those of the plain models.
         """
         measures = dict(self.history[-1]) if self.history else {}
         coded = [event for event in self.events if event["event"] == "inference"]
@@ -291,7 +291,7 @@ class Run:
             order; `securevfl.data.join_rows` makes them so.
         coded : bool
             Evaluate the rows on secret shares, by the protocol and from the fastest R clients, as
-            `infer` does. Else they are computed in the clear by the experimenter.
+            `infer` does. Otherwise scores are computed from the plain models.
         """
         if coded:
             return self.infer(rows).scores
@@ -302,7 +302,7 @@ class Run:
     def predict(self, rows: RawRows, *, coded: bool = False) -> np.ndarray:
         """Predicted labels of new rows as the user gave them, or real values of a regression.
 
-        They are of the type of the training labels: numbers, truth values or texts.
+        They have the type of the training labels: numbers, booleans or texts.
 
         The parameters are those of `scores`.
         """
@@ -325,9 +325,9 @@ class Run:
         Parameters
         ----------
         rows : data frame, array, or one of them per party
-            At least one.
+            Raw rows in the form of the training data, at least one.
         conditions : optional
-            Delays and bandwidth, as for `securevfl.run`; those of the run if not given.
+            Delays and bandwidth, as for `securevfl.run`; by default those of the run.
         """
         from securevfl.runs.prediction import infer
 
@@ -352,20 +352,20 @@ class Run:
     def save(self, folder: Path | str, *, own: bool = False) -> None:
         """Write configuration, history, messages, models, curves and summary into a folder.
 
-        All of them are there afterwards, or none is changed. The summary has the checksums of the
+        Either all files are written, or none is changed. The summary has the checksums of the
         others.
 
         Parameters
         ----------
         folder : Path
-            Made if needed.
+            Created if missing.
         own : bool
-            Replace whatever has these names: the folder was claimed for this run.
+            Replace any files of these names, because the folder is reserved for this run.
 
         Raises
         ------
         ConfigurationError
-            When a file of these names is there that is no earlier result's.
+            If a file of these names exists that belongs to no earlier result.
         """
 
         self.folder = Path(folder)
@@ -454,7 +454,7 @@ def one_test_class(labels: np.ndarray, classes: Sequence[str]) -> list[str]:
 def notices(summary: Mapping[str, Any], classes: int = 0) -> list[str]:
     """Sentences for the user about a finished run, with numbers and what to change.
 
-    `classes` are those of which the training loss is the cross-entropy; else 0.
+    `classes` is the number of classes if the training loss is the cross-entropy; else 0.
     """
     found = [no_slack(summary.get("derived") or {})]
     until, time, rounds = (summary[name] for name in ("until", "virtual_seconds", "rounds"))

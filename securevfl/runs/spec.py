@@ -47,12 +47,12 @@ class RunSpec(BaseModel):
     jobs, ``config.toml``, the report's command and the docstring of `securevfl.run` derive from the
     declarations. Only the keyword of `run` is written out beside it, for editors.
 
-    A specification holds the values that a run has. `securevfl.run` takes them as they are asked:
-    conditions and faults also by name or as a file, and None where the run chooses.
+    A specification has a run's final values. The arguments of `securevfl.run` may differ:
+    conditions and faults also by name or file, and None for the run's choice.
 
     The options of the protocol include its defaults. `run_id` is a random name of the run, bound
-    into every sealed message. The source is None for a data set that was passed as an object, whose
-    fingerprint is kept.
+    into every encrypted message. The source is None for a data set object, of which the fingerprint
+    is stored.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -120,7 +120,7 @@ class RunSpec(BaseModel):
     def secrets(self) -> SecretSeed:
         """Secrets of all parties of a simulation.
 
-        Of a run on a cluster they are placeholders: its parties keep their entropy to themselves.
+        For a run on a cluster they are placeholders: each party keeps its own entropy.
         """
         return SecretSeed(self.seed if self.secret_seed is None else self.secret_seed)
 
@@ -178,7 +178,7 @@ class RunSpec(BaseModel):
     def from_toml(cls, path: Path) -> RunSpec:
         """Specification of a run from its ``config.toml``.
 
-        ConfigurationError when there is none; CheckpointError when it is damaged or of another
+        ConfigurationError if the file is missing; CheckpointError if it is damaged or has another
         format.
         """
         import tomllib

@@ -42,7 +42,7 @@ _NO_ROWS = {name: np.empty(0, code) for name, code in COLUMNS.items()}
 def write_parties(path: Path, parties: Mapping[int, Party]) -> None:
     """Write the parties' state: models, optimisers and counters; no data and no masks.
 
-    Of models that exist in shares only, those shares.
+    For models that exist only in shares, the shares are written.
     """
     write_file(path, {index: _kept(party) for index, party in parties.items()})
 
@@ -57,7 +57,7 @@ def _kept(party: Party) -> dict[str, object]:
 def read_parties(path: Path, parties: Mapping[int, Party]) -> None:
     """Restore the stored state of a run into new parties of the same protocol.
 
-    CheckpointError when the file is damaged, or of another version of the protocol.
+    CheckpointError if the file is damaged, or written by another version of the protocol.
     """
     saved: dict[int, dict[str, Any]] = read_file(path)
     try:
@@ -97,7 +97,7 @@ def write_config(path: Path, text: str) -> None:
 def write_history(path: Path, rows: Rows, events: Rows) -> None:
     """Write history rows and other events, both in the order of recording.
 
-    The event of a round follows the row of it. Times say nothing of the order: a clock may be set.
+    Events of a round follow its row. Times do not give the order, because a clock may be set.
     """
     entries = merge(rows, events, key=itemgetter("round"))
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
@@ -106,8 +106,8 @@ def write_history(path: Path, rows: Rows, events: Rows) -> None:
 def read_history(folder: Path) -> tuple[History, History]:
     """History rows, and all other events, in the order of recording.
 
-    ConfigurationError when the folder has none; CheckpointError when it is damaged, or its steps do
-    not ascend.
+    ConfigurationError if the folder has no history; CheckpointError if it is damaged, or its steps
+    do not ascend.
     """
     path = folder / HISTORY
     try:
@@ -121,8 +121,7 @@ def read_history(folder: Path) -> tuple[History, History]:
 def parse_history(text: str) -> tuple[History, History]:
     """Rows and other events of the text of a history.
 
-    ValueError names the line that is no event of a run, or whose step does not follow those before
-    it.
+    ValueError names a line that is no event of a run, or whose step is out of order.
     """
     rows, events, newest = History(), History(), -1
     for number, line in enumerate(text.splitlines(), 1):
@@ -188,7 +187,7 @@ def messages_bytes(folder: Path) -> int:
 def read_transcript(folder: Path) -> Transcript:
     """Every message of a finished run; large transcripts stay on disk until they are used.
 
-    ConfigurationError when the run kept none; CheckpointError when the file is damaged.
+    ConfigurationError if the run stored none; CheckpointError if the file is damaged.
     """
     path = folder / MESSAGES
     if not folder.is_dir():

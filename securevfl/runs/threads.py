@@ -15,7 +15,7 @@ from typing import Any
 def one_thread() -> Iterator[None]:
     """Context that computes on one thread: float sums are independent of the core count.
 
-    Threads of small products cost more than they bring, most of all where others use the machine.
+    For small products threads cost more than they save, above all on a busy machine.
     """
     import torch
 
@@ -37,8 +37,8 @@ _callers: list[tuple[int, int, int]] = []  # thresholds that they found; the fir
 def few_collections() -> Iterator[None]:
     """Context with rare garbage collections, since a run holds millions of objects.
 
-    A round of FedVS with 256 parties makes 200,000 objects, and a sixth of its time went into
-    looking through all that the parties hold. Runs in several threads share the setting.
+    A round of FedVS with 256 parties creates 200,000 objects, and a sixth of its time was spent on
+    garbage collection. Runs in several threads share the setting.
     """
     with _lock:
         _callers.append(gc.get_threshold())
@@ -57,8 +57,8 @@ def few_collections() -> Iterator[None]:
 def _libraries(modules: int) -> Any:
     """The libraries of this process that have thread pools.
 
-    To look for them takes 2 ms, as long as a small run. It is done again whenever the number of
-    imported modules has changed, for a library comes with a module that is imported.
+    The search takes 2 ms, as long as a small run. It is repeated when the number of imported
+    modules has changed, because importing a module may load a library.
     """
     from threadpoolctl import ThreadpoolController
 

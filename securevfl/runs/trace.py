@@ -36,26 +36,25 @@ def trace(
     ----------
     transcript : Transcript
     events : sequence of mapping
-        What the run recorded besides its history; it names the messages that were lost.
+        Events of the run, which name the lost messages.
     kind, round, sender, receiver, fate : optional
-        Only those; the server is party -1.
+        Select messages with this value; the server is party -1.
 
     Returns
     -------
     DataFrame
-        One row a message: ``number`` (its place among all messages of the run, from 0), ``sent``
-        and ``arrived`` (virtual seconds; NaN for one that did not arrive), ``sender``,
-        ``receiver``, ``kind``, ``round``, ``bytes`` and ``fate``. The fate is "arrived"; "late",
-        where nobody waited for it any more; "lost"; "under way", where the run ended before; or
-        "dropped", where its sender heard that the round is over before it was sent
-        (`Conditions.delay_mode`).
+        One row per message: ``number`` (its index among all messages of the run, from 0), ``sent``
+        and ``arrived`` (virtual seconds; NaN if it did not arrive), ``sender``, ``receiver``,
+        ``kind``, ``round``, ``bytes`` and ``fate``. The fate is "arrived"; "late", if nobody waited
+        for it any more; "lost"; "under way", if the run ended before its arrival; or "dropped", if
+        its sender learnt before sending that the round was over (`Conditions.delay_mode`).
 
     Raises
     ------
     UnknownNameError
-        For a kind that was never sent, and for an unknown fate.
+        For a kind that was never sent, or an unknown fate.
     ConfigurationError
-        For a party or round that the run has not.
+        For a party or round that does not exist in the run.
     """
     import pandas as pd
 
@@ -108,7 +107,8 @@ def _check_numbers(
 def _fates(columns: Mapping[str, np.ndarray], events: Rows) -> np.ndarray:
     """Index into FATES of every message; events name those that were lost.
 
-    Work that its sender dropped (`Conditions.delay_mode`) has no bytes; all else has an envelope.
+    A message that its sender dropped (`Conditions.delay_mode`) has 0 bytes; every other one has at
+    least an envelope.
     """
     found = np.where(columns["late"] != 0, 1, np.where(columns["arrived"] < 0, 3, 0))
     found[(found == 3) & (columns["bytes"] == 0)] = 4

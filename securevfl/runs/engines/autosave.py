@@ -111,7 +111,7 @@ class Autosave:
         self.simulation.request_state(write)
 
     def _newest_history(self, folder: Path) -> dict[str, Any]:
-        """State of the history; its older entries are in files, each written once.
+        """State of the history; older entries are in files, each written once.
 
         The last entry may still change, by an evaluation.
         """

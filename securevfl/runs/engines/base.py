@@ -21,9 +21,10 @@ State = Mapping[str, Any]
 class Course:
     """Settings for the course of a run on an engine; none of them changes the result.
 
-    The options are of the engine's type `Options`. `resume_from` is what its `read` returned, to go
-    on with a run; checkpoints are written every so many real seconds. `pause` is asked often; when
-    it says True the run stops at a point from which it can go on.
+    `options` has the engine's type `Options`. `resume_from` is the state that the engine's `read`
+    returned, for a resumed run. Checkpoints are written every `checkpoint_seconds` real seconds.
+    `pause` is called often; when it returns True the run stops at a point from which it can be
+    resumed.
     """
 
     options: BaseModel
@@ -36,8 +37,8 @@ class Course:
 class Ended:
     """Outcome of a run that reached its end.
 
-    Its real seconds include those before a resume where they are known. `keep` writes what is
-    needed to resume the run at its end, where its result cannot be saved.
+    The real seconds include those before a resume, if known. `keep` writes the state from which the
+    run can be resumed at its end, if its result cannot be saved.
     """
 
     transcript: Transcript
@@ -53,12 +54,13 @@ class Engine(Protocol):
     name : str
         Value of the run's option `engine`.
     Options : type of BaseModel
-        Options of this engine alone, which do not influence the result.
+        Options of this engine, which do not influence the result.
     supports : frozenset of str
-        Of what not every engine can: names of options of a run that say what they need ("until",
-        "faults", "secret_seed"), and "delay_mode", delays that keep their sender busy.
+        Optional abilities of the engine: names of run options that not every engine supports
+        ("until", "faults", "secret_seed"), and "delay_mode", delays during which the sender is
+        busy.
     conditions : str
-        Conditions of a run that asks for none.
+        Default conditions of a run on this engine.
     """
 
     name: ClassVar[str]
@@ -69,13 +71,13 @@ class Engine(Protocol):
     def read(self, folder: Path) -> State:
         """State of an interrupted run, for `run`.
 
-        ConfigurationError or CheckpointError when there is none, or it is damaged.
+        ConfigurationError or CheckpointError if the state is missing or damaged.
         """
 
     def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:
         """Run to the end; return None if `pause` stopped the run before.
 
-        The recorder holds the parties as they are at the start, and observes.
+        The recorder has the parties as they are at the start, and observes the run.
         """
 
     def clear(self, folder: Path) -> None:

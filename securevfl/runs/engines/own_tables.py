@@ -1,10 +1,11 @@
 """Runs on a cluster whose parties read their own tables, which the driver never holds.
 
-First every party's actor reads its table and takes part in finding the common rows
-(`securevfl.data.local_tables`); what all may know goes into ``facts.json`` of the run's
-folder, and each party's rows stay on its own disk. Then the same actors train, each from its own
-table. At the end each embeds its own test rows, and the server's process, which has the labels,
-measures: that is the experimenter's, who sees models and embeddings of test rows, but no columns.
+First every party's actor reads its table and helps to find the common rows
+(`securevfl.data.local_tables`); public facts are written to ``facts.json`` in the run's folder, and
+each party's rows stay on its own disk. Then the same actors train, each on its own table. At the
+end each party embeds its own test rows, and the server's process, which has the labels, measures
+the model. This evaluation is the experimenter's, who sees models and embeddings of test rows, but
+no columns.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a 
 class TableOwnerFactory:
     """Factory of the party that prepares a table, on the table's machine.
 
-    `folder` is that of the run, on each party's own machine; `kind` makes the party.
+    `folder` is the folder of the run on the party's own machine; `kind` is the party's class.
     """
 
     tables: Tables
@@ -159,10 +160,9 @@ def aligned(
 ) -> Iterator[LocalTables | None]:
     """Let all parties read, align, split and fit; writes ``facts.json``. None if interrupted.
 
-    Their actors live until the block is left. This process has claimed the folder of the run,
-    without which a ConfigurationError is raised. With a manifest these links, too, believe only its
-    identities. `pause` is asked often; when it says True, all is left. DataError for whatever a
-    party finds wrong with its table; the party is named.
+    The actors live until the context ends. ConfigurationError unless this process holds the lock of
+    the run's folder. With a manifest, links accept only its identities. `pause` is called often;
+    when it returns True the preparation stops. DataError names a party and the fault in its table.
     """
     tables = tables_of(source, protocol)
     if folder is None:
@@ -209,7 +209,7 @@ def _facts(party: Party) -> dict[str, Any]:
 def facts_of(folder: Path) -> PublicFacts:
     """Public facts that `aligned` found, from the run's folder.
 
-    ConfigurationError when they are not there, or of another format.
+    ConfigurationError if the file is missing or has another format.
     """
     try:
         values = json.loads((folder / FACTS).read_text())

@@ -58,10 +58,9 @@ class PartyFactory:
 class Driver:
     """The driver's side of one run on a cluster.
 
-    Without a folder, parties that die do not come back; they are started again `restarts` times, as
-    for `Cluster`. The recorder evaluates copies of the parties' models, as they stand when it is
-    due: some may be a round further than others, but at the end. With a manifest, the session's
-    name stands for the run's.
+    A party that dies is restarted at most `restarts` times, as by `Cluster`; without a folder it is
+    not. The recorder evaluates copies of the parties' current models: before the end some may be
+    one round ahead of others. With a manifest, the name of the session replaces that of the run.
     """
 
     restarts: ClassVar[int] = -1
@@ -172,7 +171,7 @@ class Driver:
     def _take_up(self) -> int | None:
         """The round from which all parties continue; None if the run had not begun.
 
-        What cannot be taken up is refused, and left as it is.
+        A state that cannot be continued is refused, and left unchanged.
         """
         assert self.folder is not None
         path = self.folder / HISTORY
@@ -188,9 +187,9 @@ class Driver:
     def _go_back(self, kept: Mapping[int, Sequence[int]], *, known: bool = True) -> int | None:
         """Truncate the history to the newest round of which all parties have a checkpoint.
 
-        `kept` holds the rounds of each party's checkpoints; `known` says whether there is a
-        history. None means the beginning, if almost no work is lost. CheckpointError if a restart
-        from the beginning would delete work; then nothing has changed.
+        `kept` has the rounds of each party's checkpoints; `known` is whether a history exists. None
+        means a restart from the beginning, if that loses almost no work. CheckpointError if a
+        restart from the beginning would delete work; then nothing has changed.
         """
         newest = max((row["round"] for row in self.recorder.rows), default=0)
         common = set.intersection(*map(set, kept.values()))
@@ -244,9 +243,9 @@ class Driver:
 def comes_back_alone(protocol: Protocol) -> bool:
     """Whether a client that died restarts alone while the others go on.
 
-    They do where its timeouts let them, where they do not wait for a message of everybody, and
-    where the result needs no model of one client. Else one that died between its upload and the
-    answer would miss a step, and change every number after that.
+    True if timeouts allow it, if no party waits for a message of all others, and if the result
+    needs no single client's model. Otherwise a client that died between its upload and the answer
+    would miss a step, and all later numbers would change.
     """
     one = protocol.data.parties - 1
     goes_on = protocol.card.absence in ("skips", "fills")

@@ -59,7 +59,7 @@ _LOG = logging.getLogger(__name__)
 class Interrupted(KeyboardInterrupt):
     """A run was stopped on request; `folder`, if any, can be resumed.
 
-    `so_far` is what several runs together had found by then.
+    `so_far` is the partial result of several runs.
     """
 
     so_far: object = None
@@ -104,24 +104,25 @@ def run(
     protocol : str
         Name; `securevfl.protocols.base.registry.find_protocols` lists them.
     data : VerticalDataset, DataSource or str
-        A data set, or what `securevfl.data.load_dataset` takes; a name is split by `seed`.
+        A data set, or an argument for `securevfl.data.load_dataset`; `seed` splits a data set by
+        name.
     rounds : int, optional
-        Server steps; the protocol's default if not given.
+        Number of server steps; the protocol's default if not given.
     {options}
     out : Path, optional
-        Folder of the run. It is written at the end; meanwhile it holds checkpoints, so that a run
-        that was killed can be resumed. Checkpoints are removed at the end.
+        Folder of the run. Results are written at the end. Until then the folder has checkpoints,
+        from which `resume` continues a killed run.
     checkpoint_seconds : float or None
-        Real seconds between checkpoints of a simulation; None for none.
+        Real seconds between checkpoints of a simulation; None for no checkpoints.
     progress : callable, optional
         Called with a `Progress` after each server step.
     interrupted : callable, optional
-        Asked often; when it says True a checkpoint is written and `Interrupted` is raised.
+        Called often; when it returns True, a checkpoint is written and `Interrupted` is raised.
     track : callable, optional
-        Called with each row of the history once it is whole, to log it elsewhere.
+        Called with each complete row of the history, to log it elsewhere.
     **options
-        The protocol's own options, such as ``segments=2``. ``own_client``, ``own_centre`` and
-        ``own_loss`` may be classes or functions as well as ``"module:name"``.
+        Options of the protocol, such as ``segments=2``. ``own_client``, ``own_centre`` and
+        ``own_loss`` may be classes, functions or ``"module:name"``.
 
     Returns
     -------
@@ -130,10 +131,10 @@ def run(
     Raises
     ------
     ConfigurationError
-        Before anything is started: unknown names, options out of range, values that could
-        overflow, a run that does not fit in memory.
+        Before the run starts: for unknown names, options out of range, values that could overflow,
+        and a run that does not fit in memory.
     RunError
-        When the run cannot go on; the folder then holds its last checkpoint.
+        If the run cannot continue; the folder then has its last checkpoint.
     """
     given = dict(locals())  # the keywords above by name, so that none is written again below
     _check_track(track)
@@ -199,19 +200,19 @@ def resume(
 ) -> Run:
     """Continue an interrupted or killed run; the result equals the unbroken run's.
 
-    A run on a cluster goes on from the newest round of which every party has a checkpoint.
+    A run on a cluster continues from the newest round of which every party has a checkpoint.
 
     Parameters
     ----------
     folder : Path
-        What `run` was given as ``out``.
+        The argument `out` of `run`.
     data : VerticalDataset, optional
-        Needed when the run was started with a data set object and not with a name.
+        Required if the run was started with a data set object.
     {options}
     checkpoint_seconds, progress, interrupted : optional
         As for `run`.
     track : optional
-        As for `run`; steps after the checkpoint that were tracked before are tracked anew.
+        As for `run`; steps after the checkpoint are tracked again.
     code : collection of str
         Own networks and losses of the run, ``module:name``, that may be imported: a folder must
         not name code to be run.

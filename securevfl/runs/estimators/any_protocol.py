@@ -24,56 +24,56 @@ if TYPE_CHECKING:
 class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
     """Classifier that trains any protocol on one matrix, its columns divided among parties.
 
-    All parties are simulated in this process, so that a method can be put beside other classifiers,
-    in pipelines and in searches of parameters. All rows of `fit` are trained on.
+    All parties are simulated in this process. The class works in scikit-learn's pipelines,
+    comparisons and parameter searches. `fit` trains on all rows; none is held out.
 
     Parameters
     ----------
     protocol : str
-        Name of a method, as `securevfl protocols` lists them.
+        Name of a method that `securevfl protocols` lists.
     parties : int
-        Clients among which the columns are divided, in order; fewer where there are fewer columns.
-        Where these are too few for a coded protocol, the others are helpers, whose one column is
-        constant. They hide nothing: the sum of one or two clients' embeddings tells much.
+        Number of clients among which the columns are divided, in order; at most the number of
+        columns. If a coded protocol needs more clients, helpers with one constant column are added.
+        Helpers protect nothing: a sum of one or two clients' embeddings reveals much.
     owners : sequence of sequences of int, optional
-        Numbers of each client's columns, in the place of `parties`.
+        Column numbers of each client; replaces `parties`.
     rounds, batch, lr : optional
         The protocol's own defaults if None.
     scaling : {"minmax", "standard", "none"}
-        Of each column of numbers, fitted on the rows of `fit`.
+        Scaling of each numeric column, fitted on the rows of `fit`.
     conditions : str or mapping
         Delays and bandwidth, as for `securevfl.run`; they cost no real time.
     sealed : bool
         Encrypt every message.
     class_weight : "balanced", dict or None
-        Weights of the classes in the loss: all alike if None, such that each class counts as much
-        as every other, or numbers above 0 by class label. A class that the dict has not weighs 1.
-        Some protocols refuse weights, and say why.
+        Weights of the classes in the loss. None weighs all rows equally, "balanced" gives all
+        classes equal total weight, and a dict has weights above 0 by class label, 1 for labels not
+        in it. Some protocols refuse weights with an error that gives the reason.
     options : mapping, optional
-        Other options of the protocol, such as ``{"width": 16}`` or one's own network,
+        Further options of the protocol, such as ``{"width": 16}`` or your own network,
         ``{"own_centre": make}``.
     trees : int
-        Random trees of each party on its own columns; their leaves are further columns of it
-        (`securevfl.data.leaves.add_leaves`). 0 for none.
+        Number of random trees that each party grows on its own columns; the leaves are added as
+        columns (`securevfl.data.leaves.add_leaves`). 0 for none.
     random_state : int, RandomState or None
-        Of weights, batches and delays; never of masks and keys.
+        Seed of initial weights, batches and delays; not of masks and keys.
 
     Attributes
     ----------
     classes_ : ndarray
     n_features_in_ : int
     feature_names_in_ : ndarray of str
-        Where X had names.
+        Only if X had column names.
     texts_ : bool
-        Whether X was a data frame with columns that are no numbers.
+        Whether X was a data frame with non-numeric columns.
     n_iter_ : int
-        Rounds that were trained.
+        Number of training rounds.
     owners_ : list of list of int
-        Numbers of each client's columns; empty for a helper.
+        Column numbers of each client; empty for a helper.
     model_ : JointModel
-        All parties' models, which survive pickling.
+        All parties' models; kept by pickling.
     run_ : Run
-        The whole run, with its history and transcript; not kept by pickling.
+        The run, with its history and transcript; lost by pickling.
 
     Examples
     --------
@@ -102,10 +102,10 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
         y : array-like of shape (rows,)
             Classes of any type, at least two.
         sample_weight : array-like of shape (rows,), optional
-            Weights of the rows in the loss, finite; rows of weight 0 are left out, and none is
-            below. They multiply those of classes. Of a batch of all rows the loss is that of rows
-            repeated so often. Scales of columns do not look at them. Some protocols refuse weights,
-            and say why.
+            Weights of the rows in the loss, finite and not negative; rows of weight 0 are left out.
+            They are multiplied by class weights. For a batch of all rows an integer weight equals
+            repeating the row. Column scaling ignores them. Some protocols refuse weights with an
+            error that gives the reason.
         """
         rows, labels = self._checked(X, y, fitting=True)
         check_classification_targets(labels)
@@ -141,7 +141,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
         ----------
         X : array-like of shape (rows, features), or data frame
         coded : bool
-            Evaluate the rows on secret shares, by the protocol; only before `run_` is lost.
+            Evaluate the rows on secret shares, by the protocol; needs `run_`, which pickling loses.
         """
         return self._scores(X, coded, "predict_proba")
 
@@ -154,7 +154,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
 class VFLRegressor(ScoredByWeights, RegressorMixin, VerticalEstimator):  # type: ignore[misc]
     """Regressor that trains any protocol that supports regression on one matrix.
 
-    The target is trained on as it is. Where its values are large, put the estimator into
+    The target is not scaled. For large values put the estimator into
     `sklearn.compose.TransformedTargetRegressor` with a scaler.
 
     Examples

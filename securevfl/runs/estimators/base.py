@@ -56,7 +56,7 @@ class ScoredByWeights:
         y : array-like of shape (rows,)
             Labels, or targets.
         sample_weight : array-like of shape (rows,), optional
-            Weights of the rows, finite and at least 0, some above.
+            Weights of the rows, finite and not negative, not all 0.
         """
         if sample_weight is not None:
             sample_weight = checked_weights("score", sample_weight, len(np.asarray(y)), zero=True)
@@ -94,7 +94,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train on prepared columns and targets, and store the run's results.
 
-        `weights` are those of rows, and rows of weight 0 are left out; `more` are options of the
+        `weights` has a weight per row; rows of weight 0 are left out. `more` has options of the
         protocol that depend on the targets.
         """
         if weights is not None:

@@ -1,6 +1,6 @@
 """Checksums of a run's files, stored in ``summary.json``, which is written last.
 
-A summary without them, which no run has written, is read without a check.
+A summary without checksums, which no run writes, is read without a check.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class _Summary(Stored):
 def replaced_together(folder: Path, last: str, *, own: bool) -> Iterator[Path]:
     """Context manager: a subfolder whose files move up to `folder` once all are written.
 
-    Nothing is moved if one cannot be written, as on a full disk. The file `last` is moved last: it
-    says that the others are there. With `own` the folder is the run's, and what lies there may be
-    replaced; else only a result is, whose summary has checksums. ConfigurationError when another's
-    file would be replaced; nothing is changed then.
+    If a file cannot be written, as on a full disk, none is moved. The file `last` is moved last:
+    its presence means that the others are complete. With `own` the folder belongs to the run, and
+    its files may be replaced; otherwise only files of a result whose summary has checksums.
+    ConfigurationError, before any change, if another file would be replaced.
     """
     beside = folder / BESIDE
     if own:
@@ -97,8 +97,8 @@ def write_summary(path: Path, summary: Mapping[str, object]) -> None:
 def read_summary(path: Path) -> Summary:
     """The summary of a run without checksums, after all files passed them.
 
-    A file that is missing is not damaged: who needs it says so. ConfigurationError when it cannot
-    be read; CheckpointError when it or another file is damaged, naming them.
+    A missing file is not an error here. ConfigurationError if the summary cannot be read;
+    CheckpointError names damaged files.
     """
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))

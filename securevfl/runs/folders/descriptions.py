@@ -1,9 +1,9 @@
 """Descriptions of the trained models of a run, one for each party.
 
-A client's description says how its network is made, and how raw columns become network inputs. The
-server's names the server model, the classes, and how embeddings are joined. Each is a file in a
-run's folder, such as ``party-0.json``. With the weights of ``model.npz`` they give the models
-without the training data.
+A client's description contains the architecture of its network and the preprocessing of its
+columns. The server's contains the server model, the classes, and the rule that joins embeddings.
+Each is a file in the run's folder, such as ``party-0.json``. With the weights in ``model.npz`` they
+restore the models without the training data.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def write_descriptions(folder: Path, protocol: Protocol, parties: Mapping[int, P
 def read_descriptions(folder: Path) -> dict[int, About]:
     """Descriptions in a run's folder, parties in order; empty if there are none.
 
-    CheckpointError when one is damaged.
+    CheckpointError if a file is damaged.
     """
     found: dict[int, About] = {}
     while (path := folder / file_of(len(found) - 1)).is_file():

@@ -1,8 +1,8 @@
 """Cache of intersections, by the identifiers of all sets.
 
-An entry holds the rows of the common identifiers in each set, and what the intersection cost. Its
-name is a hash of the sets. What is read is compared with the sets, so that a damaged entry, or a
-foreign one, joins no rows that do not belong together.
+An entry has the rows of the common identifiers in each set, and the cost of the intersection. Its
+name is a hash of the sets. On reading, an entry is compared with the sets, so a damaged or foreign
+entry cannot join wrong rows.
 """
 
 from __future__ import annotations

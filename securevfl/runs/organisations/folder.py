@@ -1,9 +1,10 @@
 """The folder of one organisation: its manifest, events, checkpoints and results.
 
-``session.toml`` is the manifest with all signatures; ``events.jsonl`` has what this party recorded,
-line by line as it happened; ``own`` the lock and the number of the process's life; ``phases`` the
-checkpoints and the result of each phase; ``parties`` the numbers of the own table's aligned rows.
-A finished session leaves what a run leaves, but of this party alone, and no checkpoints.
+``session.toml`` is the manifest with all signatures; ``events.jsonl`` has this party's events, one
+per line; ``own`` has the lock and the number of the process's incarnation; ``phases`` has the
+checkpoints and the result of each phase; ``parties`` has the numbers of the aligned rows of the
+party's table. A finished session leaves the files of a run, for this party alone and without
+checkpoints.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _CLAIM = 2.0  # seconds to wait for an earlier process of this folder to end
 class OwnFolder:
     """The folder of one organisation in one session, made if needed.
 
-    ConfigurationError where it is of another session, or of another party, or something else lies
-    in it; CheckpointError when another process runs in it.
+    ConfigurationError if the folder belongs to another session or party, or has foreign files;
+    CheckpointError if another process runs in it.
     """
 
     def __init__(self, path: Path, manifest: Manifest, index: int) -> None:
@@ -149,7 +150,7 @@ class OwnFolder:
     def clear(self) -> None:
         """Remove all shares of rows and all files that serve restarts only.
 
-        Which of the own rows are common, and what all know of them, is kept for predictions.
+        The numbers of the common rows and their public facts are kept for predictions.
         """
         for path in (self.path / "phases").glob("*"):
             for left in [path] if path.name != "tables" else set(path.iterdir()) - {path / RESULT}:

@@ -51,10 +51,10 @@ def write_manifest(
 ) -> dict[str, str]:
     """Write the manifest of the participants to a new file; return who they are.
 
-    A party is ``N=FILE`` or ``N=FILE@POINT``; or ``NAME=FILE``, where all have names: their numbers
-    are then those of their order. The session has a random name if none is given. `terms` gives the
-    terms of the session for a number of parties and their names, if they have any; none for a run
-    that a driver starts.
+    Each of `parties` is ``N=FILE`` or ``N=FILE@POINT``; or ``NAME=FILE`` for all, which are then
+    numbered in order. `session` is the name of the session, random by default. `terms` returns the
+    terms of the session from the number of parties and their names; None for a run that a driver
+    starts.
     """
     get_protocol(protocol)
     if out.exists():
@@ -139,8 +139,8 @@ def named(lines: Mapping[str, str], manifest: Path) -> dict[str, str]:
 def look(manifest: Path) -> tuple[dict[str, str], Manifest]:
     """Texts on the participants of a manifest file, and the manifest.
 
-    Its `check` refuses a manifest that is not signed by all. Of one with terms there is the
-    fingerprint of the session as well, and it needs no signature before its parties join."""
+    `check` refuses a manifest that is not signed by all. A manifest with terms also gives the
+    fingerprint of the session, and needs no signature before its parties join."""
     found = Manifest.read(manifest)
     told = described(found)
     if found.terms:

@@ -22,10 +22,9 @@ _DIGEST = 64  # hexadecimal digits of a manifest's digest
 class Invitation:
     """The line by which a party joins a session, beside its key and its data.
 
-    It holds no secret. Whoever changes it on its way is found out: the party compares the
-    fingerprint of the session with the others over another channel. `digest` is that of the
-    manifest: who takes part, and the terms. The relays are tried in their order; each has the
-    fingerprint of its key.
+    It contains no secret. A change in transit is detected, because the parties compare the
+    fingerprint of the session over another channel. `digest` is the manifest's digest, which covers
+    participants and terms. Relays are tried in order; each has the fingerprint of its key.
     """
 
     index: int
@@ -85,9 +84,9 @@ class Invitation:
 def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
     """Invitations by "server", "party 0", ...; also the manifest's "fingerprint".
 
-    If somebody decodes sums, "sums" is a sentence on what they will reveal. All parties compare the
-    fingerprint. Relays are addresses as printed by ``securevfl relay init``. ConfigurationError for
-    a manifest without terms or relay keys, and for malformed addresses.
+    If the protocol decodes sums, "sums" is a sentence on what they will reveal. All parties compare
+    the fingerprint. `relays` has addresses that ``securevfl relay init`` prints. ConfigurationError
+    for a manifest without terms or relay keys, and for malformed addresses.
     """
     found = Manifest.read(manifest)
     terms = Terms.of(found)

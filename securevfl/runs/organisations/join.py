@@ -34,13 +34,13 @@ _AGAIN = 10.0  # seconds at most in which a party whose session is over tells ot
 class Member:
     """A party invited to a session, before its first message.
 
-    Signatures of the manifest may be missing. The list of used sessions is beside the key's file.
-    `data` is this party's own table, if the terms give each party one.
+    The manifest need not have all signatures. The list of used sessions is beside the key file.
+    `data` is this party's own table, if the terms require one.
 
-    ConfigurationError for another key than the manifest's, terms of another version or past their
-    time, a session that was used before, a folder of another session, and data that do not fit the
-    terms. DataError for a table without the id column or the labels, or with labels that are the
-    server's.
+    ConfigurationError if the key is not the manifest's, the terms have another version or have
+    expired, the session was used before, the folder belongs to another session, or the data do not
+    fit the terms. DataError if the table lacks the id column or the labels, or has labels that
+    belong to the server.
     """
 
     kind: ClassVar[type[Organisation]] = Organisation
@@ -97,8 +97,8 @@ class Member:
     ) -> Summary:
         """Carry out the session; return this party's summary.
 
-        `say` is called with sentences for the user. After `patience` seconds without a sign of a
-        party it is named. RunError when a party's code ended in an error.
+        `say` is called with sentences for the user. A party from which nothing arrives for
+        `patience` seconds is named. RunError if a party's code raised an error.
         """
         process = Process(
             self.index,
@@ -197,9 +197,9 @@ def join(
 ) -> Summary:
     """Take part in the session of an invitation over its relays; return this party's summary.
 
-    A party that was stopped goes on in the same folder. The server has the manifest; the others ask
-    the server if they have none. The rest is as for `Member`. RunError also when the folder's disk
-    is full.
+    A stopped party continues in the same folder. The server has the manifest; other parties without
+    one receive it from the server. Other arguments and errors are those of `Member`; RunError also
+    if the disk is full.
     """
     index = invitation.index
     if index == SERVER and manifest is None:
@@ -234,7 +234,7 @@ def take_part(
 ) -> Summary:
     """Create a member, show the user the terms, and take part over the relays.
 
-    RunError also when the disk is full.
+    RunError also if the disk is full.
     """
     identity = Identity.read(key)
 

@@ -1,7 +1,7 @@
 """One organisation in a session: its data, its party in each phase, and its final files.
 
-The server party does the work of a driver: it has the rounds and the history. But no party has
-another's model, so models are measured by messages; see `measuring`.
+The server party also does the work of a driver: it counts rounds and writes the history. No party
+has another's model, so models are evaluated by messages; see `measuring`.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ _SAID = 2.0  # seconds at least between two sentences about rounds
 class Organisation:
     """One party of a session with its data and folder; the manifest is signed by all.
 
-    `file` is its own table; None where the data are a set by name. `home` is the folder in which it
-    has the rows that its table shares with the others'.
+    `file` is its own table; None for a data set by name. `home` is the folder with the common rows
+    of its table.
     """
 
     phases: ClassVar[tuple[str, ...]] = PHASES
@@ -118,7 +118,7 @@ class Organisation:
     def make(self, *, waiting: bool = False) -> Protocol:
         """New configured protocol.
 
-        If it is `waiting`, then without the options by which it goes on when a client is away.
+        If `waiting`, options that let it continue without an absent client are left out.
         """
         cls = get_protocol(self.manifest.protocol)
         left_out = set(cls.fault_options) if waiting else set()
@@ -237,8 +237,8 @@ class Organisation:
     def passed(self, phase: str) -> int:
         """Nanoseconds since a phase began, including pauses between this party's processes.
 
-        What stands in the history has one clock, from the session's beginning on. Never less than
-        the newest event has: the machine's clock may have been set back.
+        All times in the history count from the start of the session. The result is never below the
+        newest event's time, even if the machine's clock was set back.
         """
         phases = TOLD if phase in TOLD else (phase,)
         newest = max((event.time for event in self.log.events(*phases)), default=0)

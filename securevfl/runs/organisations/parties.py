@@ -27,7 +27,7 @@ Measuring = Literal["coded inference", "embeddings of test rows", "none"]
 class SharingTableOwner(TableOwner):
     """Owner of a local table, which receives the public facts of the data from the server.
 
-    `helpers` parties besides the owners have no tables, and learn the same.
+    The `helpers`, parties without tables, receive the same facts.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ SENT_TO_MEASURE = tuple(
 def measuring(made: Protocol) -> Measuring:
     """Measure of models when no party sees another's: on shares, by embeddings, or none.
 
-    A protocol with coded inference measures by it; where its own run does so already, or needs more
-    than each party's own models and columns, nothing is added.
+    A protocol with coded inference is measured by it. Nothing is added if the protocol's run
+    already does so, or needs more than each party's own models and columns.
     """
     if getattr(made.config, "secure", False) or not made.apart or isinstance(made, SharedModels):
         return "none"
@@ -72,8 +72,8 @@ def measuring(made: Protocol) -> Measuring:
 class PredictingMaker:
     """Factory of this organisation's party in a coded prediction (test rows if `rows` is None).
 
-    `make` makes the configured protocol anew, as this organisation has it; `trained` gives its
-    trained party for one that was newly made. `blind` blinds a party of so many rows.
+    `make` creates the configured protocol as this organisation has it; `trained` returns the
+    trained party for a new one. `blind` blinds a party for a number of rows.
     """
 
     make: Callable[[], Protocol]

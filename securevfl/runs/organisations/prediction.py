@@ -1,10 +1,10 @@
 """Predictions between organisations: new rows by id, on shares, by the models of a session.
 
-A prediction is a session of its own among the same parties. Its manifest is that of the training
-under another name, which says how the prediction is called and who asks for it; all sign it anew.
-Owners find the new rows that all of them have by private set intersection, with the server if that
-asks. The server then decodes the rows' sums and scores them. Where another party asks, that party
-blinds the sums beforehand: the server decodes uniform numbers, and sends them on with its network.
+A prediction is a separate session among the same parties. Its manifest is that of the training
+under a new name, which contains the prediction's name and the asking party; all sign it again.
+Owners find their common new rows by private set intersection, with the server if the server asks.
+The server then decodes the rows' sums and scores them. If another party asks, that party blinds the
+sums first: the server decodes uniform numbers, and sends them with its network to the asking party.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def new_ids(tables: Tables, index: int) -> list[str]:
 class PredictingOrganisation(Organisation):
     """Party in a prediction: `home` is its folder of the training, `new` its table of new rows.
 
-    DataError for rows that cannot be prepared, and for training rows where a budget counts them.
+    DataError for rows that cannot be prepared, and for training rows if a budget counts them.
     """
 
     phases: ClassVar[tuple[str, ...]] = (ALIGNING, BLINDING, PREDICTING, TELLING)
@@ -344,11 +344,11 @@ def _refuse_unended(folder: Path) -> None:
 class PredictingMember(Member):
     """Party of an ended session that takes part in a prediction with its models.
 
-    `folder` is its folder of the session, and `data` the table that it trained on. `new` is its
-    table of new rows; helpers have none, and the server has one only if it asks.
+    `folder` is its folder of the session, and `data` its training table. `new` is its table of new
+    rows; helpers have none, and the server has one only if it asks.
 
-    Besides what `Member` refuses: ConfigurationError for a session that has not ended, or that
-    cannot predict on shares.
+    Raises as `Member`, and ConfigurationError for a session that has not ended or cannot predict on
+    shares.
     """
 
     kind = PredictingOrganisation
@@ -412,9 +412,9 @@ def predict(
 ) -> Summary:
     """Take part in a prediction by an ended session's models; return this party's summary.
 
-    All parties give the same `name`, a new one for each prediction, and `asker`: "server",
-    or the name or number of a party. Besides what `PredictingMember` refuses: RunError when the
-    disk is full.
+    All parties give the same `name`, a new one for each prediction, and the same `asker`: "server",
+    or the name or number of a party. Raises as `PredictingMember`, and RunError if the disk is
+    full.
     """
 
     async def member(carrier: Carrier) -> Member:

@@ -1,8 +1,8 @@
 """The relay between organisations: its certificate, its configuration and its start.
 
-A relay is a NATS server (core NATS, nothing stored). It lets in the keys that manifests name, and
-each of them publishes and subscribes on its own subjects only. It carries sealed datagrams; nothing
-is asked of it but that it carries some of them.
+A relay is a NATS server (core NATS, without storage). It admits the keys that manifests name, and
+lets each publish and subscribe on its own subjects only. It carries encrypted datagrams. Parties
+trust it with nothing but the delivery of some of them.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def init(
 ) -> dict[str, str]:
     """Write certificate and configuration of a relay; return the address that parties need.
 
-    The certificate is made once: parties know the relay by its key. The manifests are the sessions
-    that it carries; parties reach it by `host`, and `listen` is the address of this machine on
-    which it listens.
+    The certificate is made once, because parties recognise the relay by its key. `manifests` are
+    the sessions that it carries; `host` is its address for the parties, and `listen` the local
+    address on which it listens.
     """
     if not re.fullmatch(r"[\w.:-]+", host) or not re.fullmatch(r"[\w.:-]+", listen):
         raise ConfigurationError(f"relay: {host!r} or {listen!r} is no host; write a name or an IP")
@@ -100,7 +100,7 @@ def init(
 def configuration(users: dict[str, list[tuple[str, str]]], listen: str, port: int) -> str:
     """Configuration text of the NATS server.
 
-    `users` has, for each key of NATS, the subjects that it publishes and those that it reads.
+    `users` has, for each NATS key, the subjects on which it may publish and subscribe.
     """
     return _TEXT.format(
         listen=listen, port=port, payload=LARGEST_FRAME, certificate=_CERTIFICATE, key=_KEY,
@@ -196,7 +196,7 @@ def _certificate(folder: Path, host: str) -> str:
 def _make_certificate(folder: Path, host: str) -> None:
     """Write a new key (mode 0600) and a self-signed certificate.
 
-    ConfigurationError when one is there without the other: it may be another's.
+    ConfigurationError if only one of the two files exists: it may belong to something else.
     """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -62,12 +62,12 @@ class _Stored(Stored):
 class Terms:
     """The terms of a session.
 
-    Every party must have the same version of this library. All must be there by `begin_by`; a
-    session that has begun may last longer. Options of the protocol that are left out are defaults.
-    `data` is ``{"tables": {...}}`` with options of `securevfl.data.local_tables`, or
-    ``{"name": ..., "options": {...}}`` of a set by name. With `padded` all parties pad datagrams to
-    powers of two, so that a relay sees no other sizes. `names` are those of the parties 0, 1, ...,
-    for people; empty where they have none.
+    Every party must have the same version of this library. All parties must join by `begin_by`; the
+    session itself may last longer. Missing options of the protocol have their defaults. `data` is
+    ``{"tables": {...}}`` with options of `securevfl.data.local_tables`, or ``{"name": ...,
+    "options": {...}}`` for a data set by name. With `padded` all parties pad datagrams to powers of
+    two, so that a relay sees only these sizes. `names` are display names of parties 0, 1, ...;
+    empty if there are none.
     """
 
     version: str
@@ -101,8 +101,8 @@ class Terms:
     ) -> Terms:
         """Terms that this version can carry out; refuse others.
 
-        ConfigurationError for unknown options, those that so many parties cannot meet, and data
-        that the protocol cannot use.
+        ConfigurationError for unknown options, for options impossible with this number of parties,
+        and for data that the protocol cannot use.
         """
         config = make_config(get_protocol(protocol), options)
         values = {k: v for k, v in config.model_dump().items() if v is not None}
