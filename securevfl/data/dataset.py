@@ -22,14 +22,14 @@ _TOGETHER = 3  # training rows in a row that stay together when some are held ba
 class VerticalDataset(FromArrays, FromFrames, FromFiles):
     """Aligned rows whose columns belong to several parties, and the labels of one of them.
 
-    All arrays are C-contiguous, read-only and finite; they are checked when the object is made.
+    All arrays are C-contiguous, read-only and finite; the constructor checks them.
 
     Parameters
     ----------
     name : str
         Name of the data set.
     task : {"binary", "multiclass", "regression"}
-        What the labels ask for.
+        Learning task of the labels.
     train, test : tuple of ndarray of float32
         One (M, d_n) and one (M_test, d_n) array per party.
     train_labels, test_labels : ndarray
@@ -43,27 +43,27 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
     about : About
         Origin, licence, split, scaling and notes.
     transform : Preprocessor
-        What was fitted on the training rows; applies the same to new raw rows.
+        Encoding and scaling fitted on the training rows, for application to new raw rows.
     image_shape : (channels, height, width), optional
         Shape of the whole image whose pixels are the source columns.
     strips : {"rows", "columns"}, optional
-        How `with_parties` divides images into strips; None divides single pixels.
+        Way in which `with_parties` divides images into strips; None divides single pixels.
     alone : tuple of ndarray of float32
-        One (m_n, d_n) array per party with training rows that only this party holds, or () where
-        there are none; see `securevfl.data.overlap.limit_overlap`.
+        Unaligned training rows, which only one party has: one (m_n, d_n) array per party, or () if
+        there are none (`securevfl.data.overlap.limit_overlap`).
     alone_labels : ndarray, optional
         Labels of ``alone[0]``, if party 0 has any.
     class_values : ndarray, optional
-        The classes in order as the user gave them, (C,) of the type that they had; predictions are
-        of these. Texts, those of `classes`, unless given.
+        The classes in order, (C,), in the user's values and type, which predictions return. By
+        default the texts of `classes`.
     train_weights : ndarray, optional
-        Weights of the training rows in the loss, (M,), each above 0. They are the label party's
-        own; scales and trees do not look at them, and methods that cannot use them refuse them.
+        Weights of the training rows in the loss, (M,), each above 0. Only the label party has them;
+        scaling and trees ignore them, and methods that cannot use them refuse them.
 
     Raises
     ------
     DataError
-        If the parts do not fit together, hold NaN or infinite values, or a party is empty.
+        If shapes do not match, values are NaN or infinite, or a party is empty.
     """
 
     def __repr__(self) -> str:
@@ -77,8 +77,8 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
     def with_parties(self, parties: int) -> VerticalDataset:
         """The same source columns, in the same order, divided among another number of parties.
 
-        Image strips stay strips; other columns are divided as `numpy.array_split` does. What was
-        fitted on the training rows is kept, so the values do not change, only their owners.
+        Image strips stay strips; other columns are divided as `numpy.array_split` does. Encoding
+        and scaling are kept, so only the owners of values change.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
         Returns
         -------
         VerticalDataset
-            Itself when it already has that many parties.
+            The data set itself, if it already has that many parties.
         """
         if parties == self.parties and not isinstance(parties, bool):
             return self
@@ -101,14 +101,14 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
     def subset(self, rows: RowChoice, test_rows: RowChoice | None = None) -> VerticalDataset:
         """Keep some training rows, and optionally some test rows.
 
-        The scaling stays the one that was fitted before.
+        The fitted scaling is kept.
 
         Parameters
         ----------
         rows : int, slice, array of int or array of bool
-            Which training rows; an int keeps the first so many.
+            Training rows to keep; an int n keeps the first n.
         test_rows : int, slice, array of int or array of bool, optional
-            Which test rows; all unless given.
+            Test rows to keep; all by default.
 
         Raises
         ------
@@ -133,16 +133,16 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
     def hold_back(self, fraction: float, *, seed: int) -> VerticalDataset:
         """Replace the test rows by part of the training rows; the real test set stays unseen.
 
-        For choices, such as that of a learning rate, that must not be made on test rows. Three rows
-        in a row stay together, as recordings of one person often are; the scaling stays the one
-        that was fitted before.
+        For choices, such as a learning rate, that must not be made on test rows. Blocks of three
+        consecutive rows stay together, because neighbours may be recordings of one person. The
+        fitted scaling is kept.
 
         Parameters
         ----------
         fraction : float
-            Part of the training rows, in (0, 1).
+            Fraction of the training rows, in (0, 1).
         seed : int
-            Draws them.
+            Seed of the draw, 0 or more.
 
         Raises
         ------

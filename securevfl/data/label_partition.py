@@ -58,10 +58,10 @@ def partition_labels(
     owners : int
         Label owners L, at least 1.
     seed : int
-        0 or more; decides who gets which rows.
+        Seed of the assignment of rows, 0 or more.
     samples : int, optional
-        Labels of each owner, drawn from its own: in equal parts of its classes where classes are
-        listed, at random otherwise. As many as there are if not given.
+        Number of labels that each owner keeps, drawn from its own: equally by class if classes are
+        listed, at random otherwise. All by default.
 
     Returns
     -------
@@ -71,8 +71,8 @@ def partition_labels(
     Raises
     ------
     DataError
-        For an unknown rule, another number of lists than of owners, an owner without labels, and
-        more samples than there are.
+        If the rule is unknown, the number of lists is not that of owners, an owner has no labels,
+        or `samples` exceeds its labels.
 
     Examples
     --------

@@ -24,29 +24,28 @@ def add_leaves(
 ) -> VerticalDataset:
     """Add columns to each party that mark the leaf of its own trees in which a row falls.
 
-    Each party grows trees on its own training rows, and keeps its columns. Random trees use no
-    label; only the party named as the owner of the labels boosts trees on them. Parties exchange
-    nothing, so no split combines two parties' columns, unlike in SecureBoost. Plain leaf columns
-    reveal a rough value of each column that was split on; boosted ones also reveal information on
-    the label.
+    Each party grows trees on its own training rows; its other columns stay. Random trees use no
+    label; only the party `labels_of` boosts trees on the labels. Parties exchange no message, so no
+    split combines two parties' columns, unlike in SecureBoost. Plain leaf columns reveal a rough
+    value of each column that was split on; boosted ones also reveal information on the label.
 
     Parameters
     ----------
     data : VerticalDataset
-        Divided among its parties already: afterwards it cannot be divided anew.
+        Data set with its final parties; the result cannot be divided again.
     trees : int
-        Trees of each party, 1 or more. Of C > 2 classes boosting has C of them a stage.
+        Number of trees of each party, 1 or more. For C > 2 classes each boosting stage has C trees.
     depth : int
-        Most splits on the way to a leaf, 1 to 8.
+        Maximum depth of a tree, 1 to 8.
     labels_of : str, optional
-        Name of the party whose trees are boosted on the labels, which it thus has.
+        Name of the party that has the labels, and whose trees are boosted on them.
     seed : int
-        Of the trees, 0 or more.
+        Seed of the trees, 0 or more.
 
     Raises
     ------
     DataError
-        For a party that is not there, trees that were grown already, and numbers out of range.
+        If the party is unknown, the data set already has trees, or a number is out of range.
     """
     asked = f"data set {data.name!r}: trees={trees}"
     if data.has_leaves:

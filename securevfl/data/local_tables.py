@@ -1,16 +1,16 @@
 """Local tables: each party reads its own file on its own machine; no machine has all.
 
-What `VerticalDataset.from_files` does in one process, parties do here by messages.
-They find their common rows by private set intersection, order them by the hashes of their ids, and
-draw training and test rows, each for itself and alike. Each party fits its own columns on its own
-training rows. A party's `VerticalDataset` then has its own columns, and placeholder arrays of zeros
-for the others'; the server's has the labels and no columns. Row for row they are those of
-`from_files`, where the table of the labels has its rows in that order.
+The parties do by messages what `VerticalDataset.from_files` does in one process. They find their
+common rows by private set intersection, order them by the hashes of their ids, and draw the same
+training and test rows, each by itself. Each party fits its own columns on its own training rows. A
+party's `VerticalDataset` then has its own columns, and placeholder arrays of zeros for the others';
+the server's has the labels and no columns. Each row equals that of `from_files`, if the table of
+the labels has that row order.
 
-What is shared: the number of common rows, which of them are test rows, the names of the classes,
-how many columns each party has, and to the server which columns to drop a party has; with an id
-column, what `securevfl.data.alignment.psi` says besides; without one, the order of rows that all
-tables have, which must not follow from labels.
+The parties share the number of common rows, the choice of test rows, the names of the classes and
+each party's number of columns. The server learns which columns to drop a party has. With an id
+column they also share what `securevfl.data.alignment.psi` says; without one, the common order of
+rows, which must not depend on labels.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ _OPTIONS = {
 class PublicFacts:
     """Public facts of the data, known to every party.
 
-    `widths` are the encoded columns of each party; `class_values` are as `stored_classes` gives
-    them, and None for a regression.
+    `widths` has each party's number of encoded columns; `class_values` has the form of
+    `stored_classes`, and is None for a regression.
     """
 
     widths: tuple[int, ...]
@@ -108,9 +108,9 @@ class PublicFacts:
 class Tables:
     """Paths of the parties' files, each on its party's machine, and options for reading them.
 
-    The label file is the server's. Without an id column the rows of all tables are in the same
-    order already. `trees` of `tree_depth` are each party's own, without labels, which a client has
-    not; 0 for none. `options` is everything else, as for `from_files`.
+    The server has the label file. Without an id column all tables must have the same row order.
+    `trees` is the number of random trees of each party, of depth `tree_depth`; clients have no
+    labels to boost on. `options` are further keywords of `from_files`.
     """
 
     party_files: tuple[str, ...]
@@ -126,8 +126,8 @@ class Tables:
     def of(cls, options: Mapping[str, Any]) -> Tables:
         """Tables from the options of `load_dataset`.
 
-        DataError for options that only one process with all tables can honour, and without a file
-        of the server's own for the labels.
+        DataError for options that need all tables in one process, or if the server has no label
+        file.
         """
         given = {key: value for key, value in options.items() if value is not None}
         strange = sorted(set(given) - _OPTIONS)
@@ -160,8 +160,8 @@ class Tables:
     def checked(self, index: int) -> PartyTable:
         """A party's table as read, after the checks that need this table only.
 
-        DataError for a client's table with the label column, labels that are absent or missing, and
-        ids that are absent, missing or repeated.
+        DataError if a client's table has the label column, or labels or ids are absent, missing or
+        (ids) repeated.
         """
         table = self.read(index)
         if index == SERVER:
@@ -202,8 +202,8 @@ class Tables:
     def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
         """The data set as party `index` sees it, or as the experimenter does for None.
 
-        `place` is the folder in which the party left its rows. A helper, whose number is after
-        those of all owners, has none.
+        `place` is the folder in which the party stored its row numbers. A helper, numbered after
+        all owners, has none.
         """
         sizes = (facts.rows, facts.test_rows)
         features = [[np.zeros((m, d), np.float32) for d in facts.widths] for m in sizes]
@@ -295,8 +295,8 @@ class RemoteColumns(PartyPreprocessor):
 class TableOwner(Party):
     """Owner of a local table: finds the rows common to all parties and stores their numbers.
 
-    In `place` it stores the positions of the common rows in its table, those of training and those
-    of test rows (`keep`); the table itself stays in its file. SERVER owns the label table.
+    It stores in `place` the positions of the common training and test rows in its table (`keep`);
+    the table stays in its file. SERVER owns the label table.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("facts",)
@@ -327,8 +327,8 @@ class TableOwner(Party):
     async def common(self, table: PartyTable) -> np.ndarray:
         """Rows of the table whose id all parties have; all rows if there is no id column.
 
-        All parties have the same order of rows: by the hashes of ids, which reveals nothing of any
-        table, or else the order of the tables.
+        All parties have one order of rows: by hashes of ids, which reveals nothing of any table;
+        without ids, the order of the tables.
         """
         if self.tables.id_column is None:
             return np.arange(len(table.frame))
@@ -362,8 +362,8 @@ class TableOwner(Party):
     def split(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Training and test rows; the seed and the row count fix the same draw at each party.
 
-        No party sends these rows to another. A server that did could give one number to two people,
-        or two numbers to one, which would defeat counting and masking by row number.
+        No party sends these numbers to another. A server that sent them could give one number to
+        two people, or two numbers to one, which would defeat counting and masking by row number.
         """
         options = self.tables.options
         train, test = split_random(len(rows), options.test_fraction, options.seed)

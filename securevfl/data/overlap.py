@@ -29,28 +29,28 @@ def limit_overlap(
     Parameters
     ----------
     data : VerticalDataset
-        Whose training rows are all aligned.
+        Data set whose training rows are all aligned.
     aligned : int
-        Rows that stay aligned and labelled, drawn at random; 1 to M.
+        Number of rows, drawn at random, that stay aligned and labelled; 1 to M.
     rest : {"dealt", "kept"}
         "dealt": each other row goes to a single party, which holds its own columns of it, in equal
         parts (DVFL, section "Learning from a Limited Intersection"). "kept": each party holds its
         columns of all other rows, and nobody knows which of them belong together (VFLHLP).
     local : int, optional
-        At most so many of the other rows for each party; all unless given.
+        Maximum number of the other rows for each party; all by default.
     seed : int
-        Of the choice, 0 or more.
+        Seed of the choice, 0 or more.
 
     Returns
     -------
     VerticalDataset
-        With ``alone``, and the labels of party 0's part of it in ``alone_labels``. Test rows and
-        what was fitted before stay as they are.
+        Data set with unaligned rows in ``alone``, and labels of party 0's in ``alone_labels``. Test
+        rows, encoding and scaling are unchanged.
 
     Raises
     ------
     DataError
-        For a number of rows that there is not, or an unknown value of `rest`.
+        For a number of rows out of range, or an unknown `rest`.
     """
     asked = f"data set {data.name!r}: {aligned} aligned rows"
     if data.alone:

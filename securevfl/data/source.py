@@ -24,12 +24,12 @@ class DataSource:
     Attributes
     ----------
     name : str
-        Name or file.
+        Name of a data set, or path of a file.
     options : mapping
-        Its keyword arguments: text, numbers and lists only. ``align = "psi"`` joins party files by
+        Keyword arguments: texts, numbers and lists only. ``align = "psi"`` joins party files by
         private set intersection.
     join : callable, optional
-        Carries the intersection out (`securevfl.runs.alignment.match_privately`).
+        Function that performs the intersection (`securevfl.runs.alignment.match_privately`).
     """
 
     name: str

@@ -22,15 +22,14 @@ async def align(
     """This party's rows of the common identifiers; a coroutine of every member's `setup`.
 
     The member with the highest number leads: it sends its identifiers to the others, each answers
-    which of them it has, and the leader tells all which are common. In the clear the others so
-    learn the leader's identifiers, and the leader which of them each other one has. With `private`
-    it is done by private set intersection, whose collector is the leader.
+    which of them it has, and the leader sends the common ones to all. In the clear, the others thus
+    learn the leader's identifiers, and the leader learns which of them each member has. `private`
+    selects private set intersection, with the leader as collector.
 
-    A party may take part in several alignments, one after the other, if their leaders differ; twice
-    under the same leader only in different rounds. Row numbers, int64, come in the order of the
-    sorted identifiers, which is the same for all members. DataError when an identifier occurs
-    twice, also among the leader's, none is common, or another member's answer is not one truth
-    value for each identifier or names one that is not there.
+    A party may take part in several alignments in sequence if their leaders differ; twice under one
+    leader only in different rounds. Row numbers are int64, in the order of the sorted identifiers,
+    which is equal for all members. DataError if an identifier occurs twice, at the leader too, if
+    none is common, or if a member's answer is not one boolean per identifier.
     """
     members = sorted({party.index, *peers})
     name = f"ids {members[-1]}"  # a kind is closed once it was collected

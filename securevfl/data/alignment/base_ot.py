@@ -1,17 +1,17 @@
 """Base oblivious transfers of random seeds, secure against parties that deviate.
 
 The endemic oblivious transfer of Masny and Rindal ("Endemic oblivious transfer", CCS 2019) over the
-prime-order curve P-256. Here S is the sender, who gets two seeds of each transfer, and R the
-receiver, who gets one of them by choice:
+prime-order curve P-256. For each transfer the sender S gets two seeds, and the receiver R gets the
+one that it chooses:
 
     S: a, A = a G.    R with choice b: k, y_b = k G, random r_{1-b}, r_b = y_b - H_b(r_{1-b}).
     S: y_b = r_b + H_b(r_{1-b}) and seed_b = KDF(a y_b), b = 0, 1.    R: seed_b = KDF(k A).
 
-(r_0, r_1) are uniform whatever b is, so S learns nothing of b. R knows no logarithm of the other
-y, which the random oracle H fixes after r_0 and r_1: the other seed is the computational
-Diffie-Hellman problem, with KDF a random oracle. A party may influence the seeds that it gets
-itself, which extension of these transfers allows. Each transfer has keys of its own and a number,
-which H and KDF take in.
+(r_0, r_1) are uniform whatever b is, so S learns nothing of b. R knows no logarithm of the other y,
+which the random oracle H fixes after r_0 and r_1: the other seed is the computational
+Diffie-Hellman problem, with KDF a random oracle. A party may influence its own seeds, which the
+extension of these transfers permits. Each transfer has its own keys and a number, which are inputs
+of H and KDF.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def choose(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The receiver's seeds, uint8 (count, 16), and its message (r_0, r_1), uint8 (count, 130).
 
-    `choices` are 0 or 1, and `session` bytes that no other session has. RunError, which names
-    `whose` the message is, when a row of `offered` is no point.
+    `choices` are 0 or 1; `session` has bytes unique to the session. RunError if a row of `offered`
+    is no point of the curve; `whose` names its sender.
     """
     from cryptography.hazmat.primitives.asymmetric.ec import ECDH
 

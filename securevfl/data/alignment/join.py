@@ -36,8 +36,8 @@ class PartyTable:
 class Joined:
     """Joined columns and labels, row for row, and notes on dropped rows.
 
-    `alone` are rows of each party whose id is not in every table, where they were to be kept, and
-    `alone_labels` those of the first party, where its own table holds the labels.
+    `alone` has, if kept, each party's rows whose id is not in every table; `alone_labels` has the
+    labels of the first party's, if its own table has the labels.
     """
 
     parts: tuple[pd.DataFrame, ...]
@@ -58,12 +58,12 @@ def join_parties(
 ) -> Joined:
     """Keep the rows whose id is in every table, in the order of the table with the labels.
 
-    The label is in `label_table`, which is no party's, or else in exactly one party's table.
-    Without an id column the tables are aligned already. `match` finds the common ids; they are
-    compared in plain form if it is not given. With `keep` the rows whose id is not in every table
-    are returned besides, as their party's alone. DataError for no table, an absent label or id
-    column, a label in several tables, ids that are missing, repeated or written differently, an
-    empty intersection, and, without an id column, tables of different numbers of rows.
+    The label is in `label_table`, which belongs to no party, or in exactly one party's table.
+    Tables without an id column must be aligned. `match` finds the common ids; by default ids are
+    compared in the clear. With `keep`, rows whose id is not in every table are returned as well.
+    DataError if there is no table, a label or id column is missing, several tables have the label,
+    ids are missing, repeated or written differently, no id is common, or tables without ids differ
+    in length.
     """
     if not tables:
         raise DataError("no party's table was given; at least one is needed.")
@@ -144,26 +144,25 @@ def refuse_label(table: PartyTable, label: str) -> None:
 def join_rows(tables: Sequence[pd.DataFrame], id_column: str) -> list[pd.DataFrame]:
     """Keep the rows whose id is in every table, in the order of the first table.
 
-    So that a trained model can be asked about them: `Run.predict` takes tables of the same rows in
-    the same order. The ids of the answers are those of any of the tables.
+    `Run.predict` needs tables of the same rows in the same order, as this returns them. Row k of a
+    prediction has the id of row k of any table.
 
     Parameters
     ----------
     tables : sequence of DataFrame
-        One for each party, in their order.
+        One table per party, in order.
     id_column : str
         Name of the id column in every table; ids are compared as texts.
 
     Returns
     -------
     list of DataFrame
-        With all of their columns.
+        The tables, with all of their columns.
 
     Raises
     ------
     DataError
-        For a table without the column, ids that are missing or repeated, and when no id is in all
-        tables.
+        If a table lacks the column, ids are missing or repeated, or no id is in all tables.
 
     Examples
     --------
@@ -252,9 +251,9 @@ def _refuse_other_writing(
 ) -> None:
     """Refuse a join if ids were left out only because tables write them differently.
 
-    Compared are the ids that are not common, without what tables lose or change: capitals, spaces,
-    zeros before and after a number, and characters that look alike. Where two ids of one table
-    differ in that alone it may tell people apart, and nothing is refused.
+    Ids that are not common are compared after normalisation: capitals, spaces, leading and trailing
+    zeros, and look-alike characters. Nothing is refused if two ids of one table differ only in
+    these, because then the difference may be meaningful.
     """
     rest = [[key for key in own if key not in common] for own in ids]
     if not all(rest):

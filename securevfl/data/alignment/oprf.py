@@ -100,8 +100,8 @@ def work(receiver: int, sender: int) -> int:
 class Receiver:
     """Receiver of the oblivious PRF, with distinct identifiers; `whose` names the sender in errors.
 
-    `context` names the purpose and both ends; the sender must have the same. So nobody can relay
-    messages between two of its links, and answer for a set that it does not have.
+    `context` names the purpose and both ends; the sender must use the same. So no party can relay
+    messages between two links, and answer for a set that it does not have.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Receiver:
     def matrix(self, choices: np.ndarray) -> Iterator[np.ndarray]:
         """Masked columns u, uint64 (512, rows / 64) a chunk, in answer to the choices (512, 130).
 
-        RunError where these are no points, or the system has no solution.
+        RunError if these are no points of the curve, or the system has no solution.
         """
         seeds = both_seeds(self._session, self._keys, self._offered, choices, self._whose)
         self._hashed = hash_ids(self._ids, self._session, self._progress)
@@ -231,8 +231,8 @@ def _bound(told: bytes, context: bytes) -> bytes:
 def hash_ids(identifiers: Sequence[str], session: bytes, progress: Progress) -> np.ndarray:
     """Hashes of identifiers under a session's key, uint64 (n, 8).
 
-    Texts that are the same letters in another Unicode form are the same identifier (NFC). Words 0
-    and 1 give H(x), 2 the place of the band, 3 and 4 the band.
+    Texts that differ only in Unicode normalisation (NFC) are one identifier. Words 0 and 1 give
+    H(x), word 2 the place of the band, words 3 and 4 the band.
     """
     found = np.empty((len(identifiers), 8), np.uint64)
     for at in _slices(len(identifiers), progress):
@@ -282,7 +282,7 @@ def _slices(count: int, progress: Progress) -> Iterator[slice]:
 def _streams(seeds: np.ndarray) -> list[CipherContext]:
     """AES-128 key streams in counter mode, one a seed; each continues where its last use ended.
 
-    They begin at different counters, so that no search for one key tries it for all streams.
+    They begin at different counters, so that a key search cannot attack all streams at once.
     """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 

@@ -6,14 +6,15 @@ the collector finds which of its identifiers that member has. It tells every mem
 values are common to all.
 
 Beyond the intersection, the collector learns the sizes of the sets and which of its identifiers
-each other member has, the others the size of its set; who pools learns what each of them knows. A
-member that deviates may enter identifiers that it does not have, as many as it says, the collector
-a few times as many and some hundreds (`oprf` has the bound), and both may leave out some. Where a
-manifest names the run, nobody passes the messages of one run on to another. Beyond that a deviation
-ends the run: a matrix that encodes no set, an answer that names identifiers which the collector
-does not have, and answers that differ from member to member, in identifiers or their order.
+each other member has; the others learn the size of its set. Members that collude learn what each of
+them knows. A malicious member may enter identifiers that it does not have, as many as it declares;
+the collector a few times as many plus some hundreds (`oprf` has the bound). Both may omit
+identifiers. If a manifest names the run, messages cannot be replayed in another run. Other
+deviations end the run: a matrix that encodes no set, an answer that names identifiers which the
+collector does not have, and answers that differ from member to member, in identifiers or their
+order.
 
-Whoever takes part with guessed identifiers learns which of them are common.
+A party that enters guessed identifiers learns which of them are common.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _PART = 1 << 20  # rows of a message: 12 MiB of values
 def common_places(sets: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Positions, in each set, of the rows that all sets have; in one order for all sets.
 
-    Sets are uint8 (n_m, bytes); places are int64, in the order of rows. A row that is twice within
-    a set counts as common to none: its place would be of another identifier.
+    Sets are uint8 (n_m, bytes); places are int64, in the order of rows. A row that occurs twice in
+    a set is not common, because its place would be ambiguous.
     """
     # Rows as 64-bit words, most significant first, so that lexsort orders them as numbers.
     words = [_words(each) for each in sets]
@@ -100,20 +101,20 @@ async def intersect(
     party : Party
         The member itself.
     identifiers : sequence of str
-        Its own, each once; at most 2^24.
+        The member's identifiers, without repetition; at most 2^24.
     members : sequence of int
         Numbers of all members, this one included, the same at all of them; at least two.
     collector : int
-        Member that compares the values; what it learns is said above.
+        Member that compares the values; it learns what the module's docstring says.
     progress : callable, optional
         Called with the number of steps (`work`) since the last call.
     name : str
-        Of the messages; a party that is a member of several groups gives each another one.
+        Name of the messages; a member of several groups must give each group its own name.
 
-    Returns row numbers, int64, in an order that is the same for all members and tells nothing else.
-    DataError when an identifier occurs twice, or none is common; when a set is too large; when the
-    collector's answer names no set of own rows that it has, or members were told of different ones.
-    RunError when a member sends what no member sends that follows the protocol.
+    Returns row numbers, int64, in an order that is equal for all members and reveals nothing else.
+    DataError if an identifier occurs twice, none is common, a set is too large, the collector's
+    answer is no set of this member's rows, or members received different answers. RunError if a
+    member sends a message that violates the protocol.
     """
     ring = sorted(members)
     if len(ring) < 2 or party.index not in ring or collector not in ring:
@@ -304,7 +305,7 @@ def _ascend(words: np.ndarray) -> bool:
 def check_places(places: np.ndarray, held: int, member: int, collector: int) -> None:
     """Refuse row numbers from the collector that are out of range or repeated.
 
-    Places are those of the own values, of `held` identifiers, in the order in which they were sent.
+    Places index the member's own values, for its `held` identifiers, in the order of sending.
     """
     whose = f"psi: the collector, {name_of(collector)}, told {name_of(member)}"
     if len(places) and not 0 <= int(places.min()) <= int(places.max()) < held:
@@ -322,7 +323,7 @@ def check_places(places: np.ndarray, held: int, member: int, collector: int) -> 
 async def _agree(party: Party, ring: Sequence[int], common: Sequence[str], name: str) -> None:
     """Refuse the intersection unless all members have the same identifiers in the same order.
 
-    Members send each other a hash of what all of them know.
+    Members send each other a hash of the intersection.
     """
     others = [member for member in ring if member != party.index]
     own = _digest(json.dumps([id_of(one) for one in common]).encode())

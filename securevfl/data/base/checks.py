@@ -17,8 +17,8 @@ RowChoice = int | slice | Sequence[int] | np.ndarray
 def frozen(array: object, dtype: DTypeLike) -> np.ndarray:
     """A read-only C-contiguous view, or a copy where the layout or the type differs.
 
-    The array's own flags are not changed. DataError if class numbers are wanted and the array is
-    not one of integers.
+    The array's own flags are not changed. DataError if class numbers are required and the dtype is
+    not integer.
     """
     if np.dtype(dtype).kind == "i" and np.asarray(array).dtype.kind not in "iu":
         raise DataError(
@@ -34,7 +34,7 @@ def check_features(
 ) -> None:
     """Refuse features of one side unless each party has a finite (rows, d_n) array.
 
-    Messages begin with `asked`, and name the party and the cell.
+    Error messages begin with `asked`, and name the party and the cell.
     """
     if len(arrays) != len(widths):
         raise DataError(
@@ -62,7 +62,7 @@ def check_features(
 def checked_weights(asked: str, weights: object, rows: int, *, zero: bool = False) -> np.ndarray:
     """Weights of rows, (rows,) float32, read-only.
 
-    DataError unless each is finite and above 0, or 0 where `zero` allows that of some.
+    DataError unless each is finite and above 0; with `zero` some may be 0.
     """
     try:
         found = frozen(weights, np.float32)
@@ -90,7 +90,7 @@ def check_alone(
 ) -> None:
     """Refuse unaligned rows of a party unless they are finite and as wide as its aligned rows.
 
-    `alone` is empty if no party has any; `alone_labels` are of those of party 0.
+    `alone` is empty if no party has unaligned rows; `alone_labels` has the labels of party 0's.
     """
     if alone and len(alone) != len(widths):
         raise DataError(
@@ -168,7 +168,7 @@ def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence
 def row_numbers(rows: RowChoice, count: int) -> NDArray[np.int64]:
     """Row numbers of a subset, int64; an int n asks for the first n rows.
 
-    DataError if a row does not exist, or none is asked for.
+    DataError if a row does not exist, or the subset is empty.
     """
     if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
         if not 1 <= rows <= count:

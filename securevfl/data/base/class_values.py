@@ -1,9 +1,8 @@
 """Classes as the user gave them: values, which predictions return, and names, which are shown.
 
-A label is what the user gave. Labels from arrays and frames keep their values and type. A CSV file
-has no types, so its labels are what `pandas.read_csv` makes of the column (whole numbers, numbers,
-truth values or texts), and their names are what the file has. Two labels that are written
-differently are never taken for one.
+Labels from arrays and frames keep their values and type. A CSV file has no types, so its labels
+have the type that `pandas.read_csv` finds (integers, floats, booleans or texts), and their names
+are the texts of the file. Two labels that are written differently are never merged.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Classes(NamedTuple):
 class Given(NamedTuple):
     """Original labels by the key under which each is read, with the type of their column.
 
-    `texts` says that they are the texts of a file, which has no types.
+    `texts` is whether they come from a file without types.
     """
 
     labels: Mapping[Hashable, object]
@@ -75,8 +74,8 @@ class StoredClassValues(Stored):
 def given_values(labels: pd.Series) -> np.ndarray:
     """Labels as the user gave them, (rows,) of a NumPy type; none is missing.
 
-    Categories count as their values, and numbers and truth values of pandas' and Arrow's own types
-    as those of NumPy; texts are objects.
+    Categories become their values, and numbers and booleans of pandas and Arrow types become
+    NumPy's; texts have dtype object.
     """
     import pandas as pd
 
@@ -95,9 +94,9 @@ def given_values(labels: pd.Series) -> np.ndarray:
 def one_each(keys: np.ndarray, given: np.ndarray, column: str, *, texts: bool) -> Given:
     """The one original label of each key; refuse keys written in several ways.
 
-    Keys are what labels are read as: numbers, or texts without surrounding blanks. `texts` says
-    that the labels are the texts of a file, which has no types; it is kept in the result. DataError
-    for two labels that are given differently and read alike, such as 1 and 1.0 in a file.
+    A key is the parsed label: a number, or a text without surrounding blanks. `texts` is whether
+    the labels come from a file without types; the result stores it. DataError if two labels are
+    written differently and have one key, such as 1 and 1.0 in a file.
     """
     raw = given.tolist()
     found: dict[Hashable, object] = {}
@@ -127,8 +126,8 @@ def refuse_other_writing(train: Given, test: Given, column: str) -> None:
 def as_classes(keys: Sequence[Hashable], given: Given, column: str) -> Classes:
     """Values and names of the classes; keys come in the order of class numbers.
 
-    DataError for labels that are no numbers, truth values or texts, equal ones such as 1 and True,
-    and texts that only look different to a machine.
+    DataError for labels that are not numbers, booleans or texts, for equal ones such as 1 and True,
+    and for texts that a reader cannot tell apart.
     """
     labels = [given.labels[key] for key in keys]
     values = _typed([*map(str, labels)]) if given.texts else _array(labels, given.dtype, column)
@@ -171,7 +170,7 @@ def stored_classes(values: np.ndarray) -> ClassesOnFile:
 def restored_classes(content: ClassesOnFile | None, names: Sequence[str] = ()) -> np.ndarray:
     """Class values from a file, in the form of `stored_classes`, checked by `StoredClassValues`.
 
-    Where nothing was stored the names are the values.
+    If no values were stored, the names are the values.
     """
     if content is None:
         return np.array(names, dtype=object)

@@ -34,8 +34,8 @@ ImageShape = tuple[int, int, int]
 class DatasetContent:
     """Fields of a `VerticalDataset`, whose docstring explains them.
 
-    Builders derive from it: each is a class method, so that it makes a `VerticalDataset` without
-    importing one.
+    Builders derive from this class. Each is a class method, so that it creates a `VerticalDataset`
+    without importing that class.
     """
 
     name: str
@@ -158,7 +158,7 @@ class DatasetContent:
         Returns
         -------
         str
-            64 hexadecimal digits; the same content has the same fingerprint on every machine.
+            64 hexadecimal digits; equal content has an equal fingerprint on every machine.
         """
         return self._fingerprint
 

@@ -47,9 +47,9 @@ MOST_TEXT_CLASSES_PER_ROW = 1 / 5
 class RawLabels:
     """Labels as read, before classes are numbered.
 
-    `values` (rows,) are float64 if every label is a number, else texts; `given` are the user's
-    labels in their own type. `texts` marks labels from a file, which has no types. `name` is used
-    in messages.
+    `values` (rows,) is float64 if every label is a number, else texts; `given` has the user's
+    labels in their own type. `texts` is whether they come from a file without types. `name` is used
+    in error messages.
     """
 
     values: np.ndarray
@@ -82,9 +82,9 @@ class RawLabels:
     def task(self) -> Task:
         """Task that the labels suggest: classification or regression.
 
-        Texts, truth values and at most 20 distinct whole numbers are classes. DataError for more
-        whole numbers which look like numbers of classes: from 0 or 1 on without a gap, each in five
-        rows or more in the mean. Either answer could be wrong.
+        Texts, booleans and at most 20 distinct integers are classes. DataError for more integers
+        that may be class numbers: without gaps from 0 or 1, with five rows each or more on average.
+        Either task could be wrong.
         """
         distinct = np.unique(self.values.astype(str) if not self.numeric else self.values)
         if self.numeric:
@@ -110,7 +110,7 @@ class RawLabels:
 class EncodedLabels(NamedTuple):
     """Training and test labels: class numbers (int64) or regression targets (float32).
 
-    `classes` are in the order of their values (of texts: of their letters); None for a regression.
+    `classes` is sorted by value (texts alphabetically); None for a regression.
     """
 
     train: np.ndarray
@@ -200,8 +200,8 @@ def _sort(label: object) -> str:
 def encode_labels(train: RawLabels, test: RawLabels, task: str | None = None) -> EncodedLabels:
     """Number the classes by the training rows' order of values; `task` is found unless given.
 
-    DataError for a single class, a class that only the test rows have, labels that are written
-    differently and read alike, or that do not suit the task that was asked for.
+    DataError if there is a single class, only test rows have a class, two labels are written
+    differently and have one value, or the labels do not suit `task`.
     """
     if task is not None and task not in get_args(Task):
         raise DataError(f"task={task!r} does not exist; use binary, multiclass or regression.")

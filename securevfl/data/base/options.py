@@ -1,8 +1,8 @@
 """Options that turn a table or an array into a data set: names, defaults, checks and texts.
 
-`TableOptions` is the value that builders and loaders work with. It is the only place of defaults
-and of the list of parameters. Functions that users call take the same names as keywords, typed by
-`TableKeywords` or a part of it; `table_options` adds them to the signature and the docstring.
+Builders and loaders receive a `TableOptions`, which alone defines the parameters and defaults.
+Public functions take the same names as keywords, typed by `TableKeywords` or a part of it;
+`table_options` adds them to the signature and the docstring.
 """
 
 from __future__ import annotations
@@ -71,30 +71,29 @@ class TableOptions:
     Parameters
     ----------
     name : str
-        Name of the data set; chosen by the builder unless given.
+        Name of the data set; by default the builder chooses it.
     about : About, optional
         Origin of the data, licence and notes; split, scaling and partition are added.
     task : {"binary", "multiclass", "regression"}, optional
-        Found from the labels unless given.
+        Task; by default inferred from the labels.
     party_names : sequence of str, optional
         One per party.
     drop : sequence of str
-        Columns that are left out; a single text is one name.
+        Names of columns to leave out; a single string is one name.
     group : str, optional
-        Column whose values (people, for example) are never on both sides of the split; it is no
-        feature.
+        Column (of persons, for example) each of whose values is on one side of the split only; it
+        is no feature.
     test_fraction : float
-        Part of the rows (or groups) that become test rows, in (0, 1).
+        Fraction of the rows (or groups) that become test rows, in (0, 1).
     stratified : bool
-        Whether the same part of every class is held out. Which rows are test rows then follows from
-        the labels, so tables that stay with their owners never are; `from_files`, which has their
-        rows, is not by default.
+        Whether the same fraction of every class is held out. The test rows then depend on the
+        labels, so local tables are never stratified, and `from_files` is not by default.
     seed : int
         Seed of the split, 0 or more.
     scaling : {"minmax", "standard", "none"}
-        Fitted on training rows; min-max is clipped into [0, 1].
+        Scaling of numbers, fitted on training rows; min-max is clipped into [0, 1].
     missing_values : sequence of str
-        Texts that stand for a missing value, in place of the usual ones; a single text is one.
+        Texts that mean a missing value, replacing the usual ones; a single string is one text.
     max_categories : int
         Largest number of distinct texts in one column.
     coding : {"onehot", "codes"}
@@ -105,8 +104,8 @@ class TableOptions:
     Raises
     ------
     DataError
-        For a scaling or a coding that does not exist. What depends on the rows, such as the
-        fraction, is checked where the rows are split.
+        For an unknown scaling or coding. Options that depend on the rows, such as the fraction, are
+        checked when the rows are split.
     """
 
     name: str = ""
@@ -166,9 +165,9 @@ def own_data(origin: str) -> About:
 def table_options(keywords: type, **defaults: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function that takes ``**options: Unpack[keywords]``.
 
-    Its signature then shows every option with its default, its docstring describes each, and other
-    keywords are a TypeError, as of any function. `defaults` stand in the signature in place of
-    those of `TableOptions`, and replace what is not given or given as None.
+    Its signature then has every option with its default, its docstring describes each, and unknown
+    keywords raise TypeError. `defaults` replace those of `TableOptions` in the signature, and for
+    arguments that are missing or None.
     """
     ours = {field.name: field for field in fields(TableOptions)}
     names = [name for name in ours if name in keywords.__annotations__]

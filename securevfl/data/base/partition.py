@@ -25,8 +25,8 @@ def divide_columns(
 ) -> tuple[Positions, str]:
     """Divide columns among named owners, or evenly in order; also return a sentence for reports.
 
-    `DEFAULT_PARTIES` unless `parties` or `owners` is given; owners together name all columns, each
-    once. DataError when both are given and differ, and when a party would own no column.
+    The number of parties is `parties`, that of `owners`, or `DEFAULT_PARTIES`; owners together name
+    every column once. DataError if both are given and differ, or a party would own no column.
     """
     if owners is not None:
         if parties not in (None, len(owners)):
@@ -42,7 +42,7 @@ def divide_columns(
 def partition_columns(count: int, parties: int) -> Positions:
     """Divide columns among parties in order, as evenly as `numpy.array_split` does.
 
-    The first parties get one more where the count does not divide evenly. DataError if some party
+    The first parties get one column more if the count does not divide evenly. DataError if a party
     would own no column.
 
     Examples
@@ -77,7 +77,7 @@ def named_owners(
 ) -> tuple[Sequence[_T] | None, Sequence[str] | None]:
     """Split a mapping from party names to columns; return a sequence unchanged.
 
-    DataError when the parties are named twice.
+    DataError if `party_names` are given as well.
     """
     if not isinstance(owners, Mapping):
         return owners, party_names
@@ -92,7 +92,7 @@ def named_owners(
 def owned_columns(columns: Sequence[str], owners: Sequence[Sequence[str]]) -> Positions:
     """Positions of each party's columns, which together must be all columns, each once.
 
-    DataError for an empty party, an unknown name, and a column with no owner or with two.
+    DataError if a party is empty, a name is unknown, or a column has no owner or two.
     """
     place = {name: k for k, name in enumerate(columns)}
     if len(place) < len(columns):
@@ -239,9 +239,9 @@ def split_groups(
 def shuffled(count: int, seed: int, purpose: str) -> NDArray[np.int64]:
     """The numbers 0 to count - 1, int64, in a random order fixed by `seed` and `purpose`.
 
-    The order sorts the raw output of Philox, whose stream NumPy guarantees over its versions, as it
-    does not for `Generator.permutation`. The seed is 0 or more; each purpose has a stream of its
-    own.
+    The order sorts the raw output of Philox, whose stream NumPy guarantees over its versions; it
+    does not guarantee `Generator.permutation`. The seed is 0 or more; each purpose has its own
+    stream.
     """
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise DataError(f"seed={seed!r}; a whole number of 0 or more is needed.")

@@ -54,32 +54,31 @@ class FromArrays(DatasetContent):
         Parameters
         ----------
         features : array of shape (rows, ...), or list or tuple of one (rows, d_n) array per party
-            Real and finite. Of images, (rows, height, width) or (rows, channels, height, width),
-            the shape is kept.
+            Real and finite numbers. Images have shape (rows, height, width) or (rows, channels,
+            height, width), which is stored.
         labels : array of shape (rows,)
-            Class names or numbers of any type, or targets.
+            Class names or class numbers of any type, or regression targets.
         test_features, test_labels : optional
-            The test rows, in the same form; else a part of the rows is drawn at random, stratified
-            by class.
+            The test rows, in the same form; by default a fraction of the rows is drawn at random,
+            stratified by class.
         parties : int, optional
-            Number of parties among which the columns are divided; 8, or one per array where several
-            are given.
+            Number of parties among which the columns are divided; by default 8, or one per array.
         owners : sequence of sequences of str, or mapping of str to them, optional
             Names of each party's columns, instead of `parties`; the keys of a mapping are the
             parties' names.
         columns : sequence of str, optional
-            Names of all source columns; "x0", "x1", ... unless given.
+            Names of all source columns; by default "x0", "x1", ...
         strips : {"rows", "columns", "pixels"}, optional
-            How images are divided into strips; single pixels in order unless given.
+            Division of images into strips; by default single pixels in order.
         image_shape : (channels, height, width), optional
-            For images that are already flat.
+            Shape of images that are given flat.
         **options
             Fields of `securevfl.data.base.options.TableOptions`.
 
         Raises
         ------
         DataError
-            For whatever cannot be used; the message says what and where.
+            For unusable data; the message names the fault and its place.
 
         Examples
         --------
@@ -141,7 +140,7 @@ class FromArrays(DatasetContent):
             Map-style or iterable. Features are tensors, arrays or images that NumPy can read, all
             of one shape; labels are numbers, texts or one-element tensors.
         test : torch.utils.data.Dataset, optional
-            The test rows; else a part of the rows becomes them.
+            The test rows; by default a fraction of `train`.
         **options
             As for `from_numpy`.
 
@@ -174,9 +173,9 @@ def from_matrix(
 ) -> D:
     """Divide the columns, fit and scale two numeric matrices; the source is never copied whole.
 
-    `train` and `test` are raw features, (M, d) and (M_test, d), of any real dtype; `names` are
-    those of the d source columns. `views` are the numbers of columns of each view, where each view
-    is one party's. `split` is a sentence for reports; the others are as for `from_numpy`.
+    `train` and `test` are raw features, (M, d) and (M_test, d), of any real dtype; `names` are the
+    d source columns' names. `views` has the number of columns of each view, if each party owns one
+    view. `split` is a sentence for reports; other arguments are as for `from_numpy`.
     """
     rule, about = options.scaling_rule, options.origin
     refuse_repeated(names)

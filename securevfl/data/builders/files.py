@@ -46,7 +46,7 @@ class FromFiles(DatasetContent):
         test_file : path, optional
             A file with the same columns that holds the test rows.
         separator : str, optional
-            Of CSV files: a comma, or a tab for .tsv files, unless given.
+            Separator of CSV files; by default a comma, or a tab for .tsv files.
         parties, owners
             As for `from_pandas`.
         **options
@@ -55,7 +55,7 @@ class FromFiles(DatasetContent):
         Raises
         ------
         DataError
-            For a file, column or cell that cannot be used; the message names it.
+            For an unusable file, column or cell; the message names it.
         """
         path = Path(path)
         owners, party_names = named_owners(owners, options.get("party_names"))
@@ -90,9 +90,9 @@ class FromFiles(DatasetContent):
     ) -> Self:
         """Build a data set from several parties' own files, joined by an id column.
 
-        The ids are compared as texts; rows whose id is not in every file are left out, or kept as
-        what their party holds alone, and the notes say how many. Rows come in the order of the
-        file with the labels.
+        Ids are compared as texts. Rows whose id is not in every file are dropped, or kept as
+        unaligned rows of their party; the notes give their number. Rows have the order of the file
+        with the labels.
 
         Parameters
         ----------
@@ -103,24 +103,24 @@ class FromFiles(DatasetContent):
         label : str
             Name of the label column, in `label_file` or in one of the parties' files.
         label_file : path, optional
-            File of ids and labels.
+            File with ids and labels, if no party's file has the labels.
         separator : str, optional
-            Of CSV files: a comma, or a tab for .tsv files, unless given.
+            Separator of CSV files; by default a comma, or a tab for .tsv files.
         match : callable, optional
-            Finds the common ids: in plain form if not given, by private set intersection with
-            `securevfl.runs.alignment.match_privately` (``align="psi"`` on the command line).
+            Function that finds the common ids: by default in the clear; by private set intersection
+            with `securevfl.runs.alignment.match_privately` (``align="psi"`` on the command line).
         unmatched : {"dropped", "kept"}
-            What becomes of rows whose id is not in every file. Kept ones are training rows in
-            ``alone``, those of the first party with labels if its own file has the labels; columns
-            are then fitted on them too. Test rows are common ones always.
+            Treatment of rows whose id is not in every file. Kept rows are training rows in
+            ``alone``, with labels for the first party if its own file has the labels; preprocessing
+            is then fitted on them too. Test rows are always common rows.
         **options
             Fields of `securevfl.data.base.options.TableOptions`.
 
         Raises
         ------
         DataError
-            For repeated, missing or differently written ids, an empty intersection, a party without
-            columns, and for whatever `from_pandas` refuses.
+            If ids are repeated, missing or written differently, the intersection is empty, a party
+            has no columns, or `from_pandas` refuses the data.
         """
         paths = [Path(p) for p in party_files]
         refuse_twice(paths)

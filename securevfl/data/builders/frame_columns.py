@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
     """The data frame with column names as texts; DataError if it is no data frame.
 
-    DataError for what is no data frame, without rows, and for repeated or layered names.
+    DataError also for a frame without rows, and for repeated or multi-level names.
     """
     import pandas as pd
 

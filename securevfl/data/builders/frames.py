@@ -47,27 +47,25 @@ class FromFrames(DatasetContent):
     ) -> Self:
         """Build a data set from one data frame, or from one per party.
 
-        Numbers and truth values stay one column. Texts and pandas categories are encoded as
-        `coding` says. Missing numbers become the training median, and one more column marks them
-        where the training rows have any. All of it is fitted on the training rows, as is the type
-        of each column.
+        Numbers and booleans stay one column. `coding` selects the encoding of texts and pandas
+        categories. Missing numbers become the training median, and a further column marks them if
+        training rows have any. Encoding and column types are fitted on the training rows.
 
         Parameters
         ----------
         frame : DataFrame, or sequence of one DataFrame per party, or mapping of party names to them
-            Several frames are joined by `id_column`, or taken row by row without one. Tables of
-            polars, pyarrow and DuckDB are made data frames; the first two need the extra
-            ``tables``.
+            Several frames are joined by `id_column`; without one they must be aligned. Tables of
+            polars, pyarrow and DuckDB are converted; the first two need the extra ``tables``.
         label : str
             Name of the label column.
         test_frame : DataFrame, optional
             The test rows, with the same columns; for a single frame only.
         id_column : str, optional
-            Column that names the rows in every party's frame.
+            Name of the id column in every party's frame.
         label_frame : DataFrame, optional
-            Frame of ids and labels, where no party's frame has them.
+            Frame with ids and labels, if no party's frame has the labels.
         parties : int, optional
-            Number of parties among which a single frame's columns are divided; 8 unless given.
+            Number of parties among which a single frame's columns are divided; 8 by default.
         owners : sequence of sequences of str, or mapping of str to them, optional
             Names of each party's columns, instead of `parties`; the keys of a mapping are the
             parties' names.
@@ -77,7 +75,7 @@ class FromFrames(DatasetContent):
         Raises
         ------
         DataError
-            For whatever cannot be used; the message says what and where.
+            For unusable data; the message names the fault and its place.
 
         Examples
         --------
@@ -143,9 +141,9 @@ def from_parties(
 ) -> D:
     """Join the parties' tables, split the rows, and build the data set.
 
-    The tables were checked by `checked_frame`; `label_table` is no party's. Without an id column
-    the rows are taken as aligned. Rows whose id is not in every table are dropped, or kept as
-    unaligned rows (``alone``), as `unmatched` says.
+    `checked_frame` has checked the tables; `label_table` belongs to no party. Without an id column
+    the rows count as aligned. `unmatched` decides whether rows whose id is not in every table are
+    dropped or kept as unaligned rows (``alone``).
     """
     label = column_name(label, "label")
     id_column = None if id_column is None else column_name(id_column, "id_column")
@@ -250,7 +248,7 @@ def from_frame(
     """Divide one frame's columns among parties and build the data set.
 
     `frame` has the training rows, or all rows, and was checked by `checked_frame`; `test_frame` is
-    as the user gave it. Messages call the table `what`, or by the name of the data set.
+    unchecked. Error messages call the table `what`, or by the name of the data set.
     """
     label = column_name(label, "label")
     name, group, missing = what or options.name, options.group, options.missing

@@ -81,8 +81,8 @@ def build(
     """Fit each party's columns on its training rows; encode training and test rows.
 
     `positions` are the places of each party's columns in a whole row; `split` and `partition` are
-    sentences for reports. Training rows of single parties (`alone`) take part in the fit. New
-    tables are matched by `id_column`, which joined the parties' tables.
+    sentences for reports. Training rows of single parties (`alone`) are included in the fit.
+    `id_column` joined the parties' tables, and will match the rows of new tables.
     """
     rows, labels = len(train.labels), train.labels
     if alone is not None:
@@ -173,8 +173,8 @@ def _numbers_of(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One party's training and test columns, with numeric texts converted to numbers.
 
-    What a column is follows from all of its rows, so that no split makes one wrong cell a category
-    where another split makes it an error.
+    A column's type is decided on all of its rows, so that a wrong cell has the same consequence
+    under every split.
     """
     import pandas as pd
 

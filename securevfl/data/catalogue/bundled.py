@@ -33,7 +33,8 @@ DIGITS = Facts(
 def bundled_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The images (1797, 64), values 0 to 16, and the digits; both arrays are read-only.
 
-    The file lies here, byte for byte as in scikit-learn, which a first run need not have.
+    The package contains the file, byte for byte as in scikit-learn, so a first run needs no
+    scikit-learn.
     """
     table = np.loadtxt(Path(__file__).with_name("digits.csv.gz"), delimiter=",")
     pixels, digits = np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)

@@ -1,7 +1,7 @@
 """Click-through sets: Criteo and Avazu, from their files as distributed.
 
-The full files are licensed downloads of tens of gigabytes: they are read in pieces and never kept
-whole, and a sample of their rows is kept.
+The full files are licensed downloads of tens of gigabytes. They are read in pieces, and only a
+sample of their rows is kept in memory.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def load_criteo(
 ) -> VerticalDataset:
     """Load Criteo: 13 counts and 26 texts; 26 % of the whole set are clicks.
 
-    The counts become sign(x) log(1 + |x|) (ours), then are scaled. Of two parties, as in VFLHLP,
-    the active one has the texts, the passive one the counts; all columns are divided among another
-    number, texts first. The file is ``train.txt`` as distributed (tab-separated, no header), or its
-    first rows. A uniform sample of `rows` rows is kept, all of a file up to 100,000 unless given;
-    its seed, `sample_seed`, does not depend on `seed`.
+    The counts become sign(x) log(1 + |x|) (our choice), then are scaled. With two parties, as in
+    VFLHLP, the active one has the texts and the passive one the counts; for another number the
+    columns are divided in order, texts first. The file is ``train.txt`` as distributed
+    (tab-separated, no header), or its first rows. A uniform sample of `rows` rows is kept, by
+    default at most 100,000; its seed, `sample_seed`, is independent of `seed`.
     """
     names = (LABEL, *CRITEO_NUMBERS, *CRITEO_TEXTS)
     path, notes = _file(CRITEO, data_dir, verify)
@@ -106,9 +106,9 @@ def load_avazu(
 ) -> VerticalDataset:
     """Load Avazu: 22 text columns, one of them the hour of day; 17 % of all rows are clicks.
 
-    Of three parties, as in VFLHLP, two have 7 fields each and one the others; `id` is dropped. The
-    file is ``train.gz`` or ``train.csv`` as distributed, or a part of it; the sample is as for
-    `load_criteo`.
+    With three parties, as in VFLHLP, two have 7 fields each and one has the others; `id` is
+    dropped. The file is ``train.gz`` or ``train.csv`` as distributed, or a part of it; the sample
+    is as for `load_criteo`.
     """
     path, notes = _file(AVAZU, data_dir, verify)
     frame = _sample(path, ",", None, rows, sample_seed, notes)

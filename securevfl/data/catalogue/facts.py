@@ -29,21 +29,21 @@ class Facts:
     name : str
         Name for `load_dataset`.
     rows, features, classes, parties : int
-        Of the whole published set, test rows included; default number of parties.
+        Sizes of the whole published set, with test rows; default number of parties.
     licence, origin, split : str
         Terms of use, source, and default split.
     folder : str
         Folder below the data folder that holds the files.
     forms : tuple of tuple of str
-        The sets of files that are understood, the preferred one first; () for a bundled set.
+        Alternative sets of files, the preferred one first; () for a bundled set.
     obtain : str
         Where to get the files; completes "get it from ...".
     openml : tuple of int
-        Numbers of the set at OpenML, where it is there.
+        Numbers of the set at OpenML, if it is there.
     urls : mapping of str to str
-        Addresses of the files of one form, by name; their checksums are known.
+        Download addresses of the files of one form, by name; their checksums are known.
     bundled : bool
-        Whether scikit-learn, or the package that declares the set, brings it along.
+        Whether scikit-learn, or the package that declares the set, contains it.
     """
 
     name: str
@@ -75,8 +75,7 @@ class Facts:
         Parameters
         ----------
         data_dir : path, optional
-            ``SECUREVFL_DATA`` unless given. The files lie in the set's own folder below it, or in
-            it.
+            By default ``SECUREVFL_DATA``. The files are in it, or in the set's own folder below it.
 
         Returns
         -------
@@ -86,7 +85,7 @@ class Facts:
         Raises
         ------
         DataError
-            If the folder that was named does not exist.
+            If the named folder does not exist.
         """
         root = data_folder(data_dir)
         folders = [] if root is None else [root / self.folder, root]
@@ -102,7 +101,7 @@ class Facts:
     ) -> tuple[dict[str, Path] | None, list[str]]:
         """The files and notes on them; None in place of files if the set is to be downloaded.
 
-        DataError if it may not, or a file is not the known one.
+        DataError if downloading is not permitted, or a file has an unknown checksum.
         """
         files = self.locate(data_dir)
         if files is None:
@@ -118,8 +117,8 @@ class Facts:
     def fetch(self) -> dict[str, Path] | None:
         """Download the files by `urls` into the cache; None without addresses.
 
-        What has not the known SHA-256 is not kept. A set that is at OpenML, too, is None where a
-        file cannot be had; of others it is a DataError.
+        Files without the known SHA-256 are deleted. If a file is unavailable, the result is None
+        for a set that OpenML has too; for others a DataError is raised.
         """
         found: dict[str, Path] = {}
         for name, url in self.urls.items():

@@ -148,11 +148,11 @@ def load_images(
 ) -> VerticalDataset:
     """Load images with their official split, on which the seed has no effect.
 
-    ``test="official"`` is the test batch, or where the files of cifar10 hold only its first 1000
-    images those; ``"holdout"``, for cifar10 alone, the last 10000 training images, which then are
-    not trained on. Checksums of local files are compared, and OpenML is asked where there are none,
-    unless `verify` and `download` say otherwise. Images are cut into single pixels, those of
-    cifar10 into strips of pixel columns, unless `strips` is given.
+    ``test="official"`` uses the test batch, or its first 1000 images if the files of cifar10 have
+    no more; ``"holdout"``, for cifar10 alone, uses the last 10000 training images, which are then
+    not trained on. With `verify` the checksums of local files are compared; with `download` missing
+    files come from OpenML. By default images are cut into single pixels, those of cifar10 into
+    strips of pixel columns; `strips` changes this.
     """
     facts = kind.facts
     if test not in kind.tests:

@@ -31,9 +31,9 @@ class CatalogueEntry:
     name, rows, features, classes, parties, licence, origin, split, obtain, openml
         As in `securevfl.data.catalogue.facts.Facts`.
     files : tuple of str
-        Files that are looked for in the data folder first; () where scikit-learn brings the set.
+        Files to find in the data folder; () if scikit-learn contains the set.
     available : bool
-        Whether it can be loaded here without a download.
+        Whether it can be loaded without a download.
     """
 
     name: str
@@ -76,10 +76,10 @@ def load_dataset(
     Parameters
     ----------
     name_or_path : str or path, optional
-        A name of `dataset_catalogue`, or a table in a file. With ``party_files=`` it only names the
-        set.
+        A name of `dataset_catalogue`, or a table in a file. With ``party_files=`` it is only the
+        name of the result.
     parties : int, optional
-        Number of parties; the data set's default, 8 for a file.
+        Number of parties; by default the data set's, and 8 for a file.
     label : str, optional
         Label column of the user's files.
     seed : int
@@ -88,31 +88,32 @@ def load_dataset(
         Folder with the files of known data sets; the environment variable ``SECUREVFL_DATA``
         unless given.
     test_fraction : float, optional
-        Part of the rows that become test rows; the data set's default, 0.25 for the user's files.
+        Fraction of the rows that become test rows; by default the data set's, and 0.25 for the
+        user's files.
     scaling : {"minmax", "standard", "none"}, optional
-        Fitted on training rows; min-max is clipped into [0, 1]. Min-max unless given.
+        Scaling, fitted on training rows; by default min-max, clipped into [0, 1].
     aligned, rest, local : optional
-        Keep so many training rows aligned; the others become unaligned rows of single parties, as
-        `securevfl.data.overlap.limit_overlap` says.
+        `aligned` is the number of training rows that stay aligned; the others become unaligned rows
+        of single parties (arguments of `securevfl.data.overlap.limit_overlap`).
     validation : float, optional
-        Part of the training rows that take the place of the test rows, which are dropped: for
-        choices that must not be made on test rows (`VerticalDataset.hold_back`).
+        Fraction of the training rows that replaces the test rows: for choices that must not be made
+        on test rows (`VerticalDataset.hold_back`).
     trees, tree_depth, tree_labels : optional
-        Leaf columns of so many trees of each party, of that depth; those of the party that
-        `tree_labels` names are boosted on the labels (`securevfl.data.leaves.add_leaves`).
+        Number and depth of trees of each party, whose leaves become columns; trees of the party
+        named `tree_labels` are boosted on the labels (`securevfl.data.leaves.add_leaves`).
     **options
-        Of the data set: ``verify=False`` to skip the checksums of its files, ``download=False`` not
-        to ask OpenML where there are none, ``strips=`` for images, ``split=`` for parkinson,
-        ``test=`` for cifar10, ``rows=`` and ``sample_seed=`` for clicks. Or of
+        Options of the data set: ``verify=False`` skips the checksums of its files,
+        ``download=False`` forbids downloads from OpenML, ``strips=`` for images, ``split=`` for
+        parkinson, ``test=`` for cifar10, ``rows=`` and ``sample_seed=`` for clicks. Or options of
         `VerticalDataset.from_csv` or `.from_files` (``party_files=``, ``id_column=``,
         ``label_file=``).
 
     Raises
     ------
     UnknownNameError
-        For a name or an option that does not exist.
+        For an unknown name or option.
     DataError
-        For data that cannot be found or used.
+        For data that are missing or unusable.
 
     Examples
     --------
@@ -183,10 +184,10 @@ def _load(
 def loaders() -> Mapping[str, Loadable]:
     """Facts and loader function of each data set, by name.
 
-    Those of installed packages are among them: an entry point of the group ``securevfl.datasets``
-    names a pair of `Facts` and a function. The function takes ``parties`` and ``data_dir``, which
-    may be None, ``seed`` and ``scaling`` by keyword, and any other option that the data set has; it
-    returns the `VerticalDataset`. An option that its signature lacks is refused.
+    Installed packages add theirs: an entry point of the group ``securevfl.datasets`` names a pair
+    of `Facts` and a function. The function takes the keywords ``parties`` and ``data_dir``, which
+    may be None, ``seed`` and ``scaling``, and further options of the data set; it returns the
+    `VerticalDataset`. Options that its signature lacks are refused.
     """
     return DATASETS.all()
 
@@ -228,7 +229,7 @@ def dataset_catalogue(data_dir: str | Path | None = None) -> list[CatalogueEntry
     Parameters
     ----------
     data_dir : path, optional
-        Folder that is searched for their files; ``SECUREVFL_DATA`` unless given.
+        Folder in which their files are searched; ``SECUREVFL_DATA`` by default.
 
     Returns
     -------

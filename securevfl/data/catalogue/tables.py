@@ -152,8 +152,8 @@ def load_parkinson(
     """Load 756 voice recordings of 252 people with 753 features; 75 % have the disease.
 
     Columns are divided among 10 parties, unless given. ``split="person"`` keeps all recordings of a
-    person on one side. ``"row"`` does not, so that the test rows leak into training; papers that do
-    so report more than is learnt.
+    person on one side. ``"row"`` does not, so test rows leak into training, and accuracies are too
+    high.
     """
     if split not in ("person", "row"):
         raise DataError(f"parkinson: split={split!r} does not exist; use person or row.")

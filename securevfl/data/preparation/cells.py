@@ -65,8 +65,8 @@ def read_texts(
 ) -> tuple[NDArray[np.intp], list[str | None]]:
     """A column as codes and its distinct texts; None stands for a missing value.
 
-    Returns the place of each row's text, intp (rows,), and the distinct texts. The last of these is
-    None, which stands for a missing value. DataError for dates, and for a cell that says NaN.
+    Returns each row's index into the distinct texts, intp (rows,), and these texts, the last of
+    which is None for a missing value. DataError for dates, and for a cell "NaN".
     """
     import pandas as pd
 
@@ -141,9 +141,9 @@ def _shown(texts: pd.Series) -> pd.Series:
 def refuse_odd_cells(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> None:
     """Refuse a column of texts nearly all of which are numbers: one typo would make categories.
 
-    It is refused when at least 90 % of the rows that have a value, or of their different texts, are
-    numbers, or at least 90 % are numbers with a decimal comma, or numbers as spreadsheets show
-    them, such as "1,234.50", "$5" and "12 %", among plain ones.
+    DataError if at least 90 % of the non-missing rows, or of their distinct texts, are numbers; or
+    numbers with a decimal comma; or plain numbers and formatted ones such as "1,234.50", "$5" and
+    "12 %".
     """
     said = series.dropna().map(text_of)
     said = said[~said.isin(missing)]
@@ -165,8 +165,8 @@ def read_numbers(
 ) -> NDArray[np.float64] | None:
     """Read a column as numbers, float64 (rows,), NaN where a value is missing.
 
-    None when some cell is neither a number, a truth value nor missing. DataError for infinite,
-    complex, NaN-valued text and date cells.
+    None if a cell is neither a number, a boolean nor missing. DataError for infinite, complex and
+    date cells, and for a text "NaN".
     """
     if series.dtype.kind == "c":
         raise DataError(f"column {series.name!r} holds complex numbers; give real ones.")

@@ -29,16 +29,16 @@ class Column:
     Parameters
     ----------
     name : str
-        Of the source column.
+        Name of the source column.
     categories : tuple of str, optional
-        The training rows' texts, one encoded column each; None for a numeric column.
+        Distinct texts of the training rows, one encoded column each; None for a numeric column.
     fill : float, optional
-        Median of the training rows, put where a number is missing; None refuses missing numbers.
+        Median of the training rows, which replaces missing numbers; None refuses missing numbers.
     indicator : bool
-        Whether a further encoded column says that the value is missing.
+        Whether a further encoded column marks missing values.
     coded : bool
-        Whether the categories are one column of codes instead: 1 and up in their order, 0 for a
-        missing text and for one that is no category.
+        Whether categories are encoded as one column of codes: from 1 in their order, 0 for missing
+        and unknown texts.
     """
 
     name: str
@@ -79,7 +79,7 @@ def fit_column(
 ) -> Column:
     """Choose a column's encoding from its training rows.
 
-    Of more than `max_categories` texts the rarer ones share the code 0 where texts are coded.
+    If texts are coded, those rarer than the `max_categories` most frequent share the code 0.
     DataError if no row has a value, or there are too many distinct texts.
     """
     import pandas as pd
@@ -180,7 +180,8 @@ def told_of_new(
 ) -> list[str]:
     """Sentences on values of new rows of which the training rows have none of the kind.
 
-    `absent` (rows,) says where a value is missing. A column of category codes has a code for all.
+    `absent` (rows,) marks missing values. A column of category codes gives no sentence, because it
+    has a code for all values.
     """
     said = []
     if absent.any() and not column.indicator:

@@ -35,17 +35,17 @@ def read_csv(
     Parameters
     ----------
     path : Path
-        In UTF-8, or in UTF-16 with its mark; .gz, .bz2 and .xz are unpacked, to 64 MiB or 50 times
-        their size.
+        File in UTF-8, or UTF-16 with a byte order mark; .gz, .bz2 and .xz are unpacked, to at most
+        64 MiB or 50 times their size.
     separator : str, optional
         A tab for .tsv files, and else a comma, unless given; or what the header has in place of
         it, as spreadsheets of some countries write it (";"), also in a first line "sep=;". Numbers
         of such a file may have decimal commas.
     header : int, optional
-        Number of the row, from 0, with the column names; rows before it are skipped. None names
-        the columns "0", "1", ...
+        Index of the row with the column names; rows before it are skipped. None names the columns
+        "0", "1", ...
     comment : str, optional
-        Lines that begin with it are skipped.
+        Prefix of lines to skip.
 
     Empty cells are "". A first column without a name, of row names as R and pandas write them, is
     left out. The frame's index is called ``FILE, line``, so that a message about a cell
@@ -99,7 +99,7 @@ def read_csv(
 def _refuse_cells_for_names(names: Sequence[str], file: str) -> None:
     """Refuse names that are cells of a first row: numbers in no order, or a fraction alone.
 
-    Years, places and wavelengths rise or fall.
+    Names such as years, places and wavelengths ascend or descend.
     """
     found = [name for name in names if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)", name)]
     steps = {float(a) < float(b) for a, b in pairwise(found)}

@@ -35,10 +35,10 @@ def fit_frame(
 ) -> PartyPreprocessor:
     """Fit the encoding and scaling of one party's training rows, as `TableOptions` says.
 
-    Numbers stay one column, texts and pandas categories become one column per value of the training
-    rows, or one of category codes, which are not scaled. A column with missing training values gets
-    one more column that marks them. DataError for columns that cannot be encoded: no value at all,
-    too many distinct texts, dates.
+    Numbers stay one column; texts and pandas categories become one column per value of the training
+    rows, or one unscaled column of category codes. A column with missing training values gets a
+    further column that marks them. DataError for columns without any value, with too many distinct
+    texts, or with dates.
     """
     columns: list[Column] = []
     offset: list[float] = []

@@ -1,7 +1,8 @@
 """Decision trees of one party on its own columns; the leaf of a row becomes further columns.
 
-scikit-learn grows them; what is kept is numbers, which need no scikit-learn and are read without
-running code. A row goes left where its float32 value is at most the threshold, as there.
+scikit-learn grows the trees. They are stored as plain numbers, which need no scikit-learn and are
+read without running code. A row goes left if its float32 value is at most the threshold, as in
+scikit-learn.
 """
 
 from __future__ import annotations
@@ -85,19 +86,20 @@ def grow(
     ----------
     rows : ndarray of float32, (M, d)
     trees : int
-        1 or more; of C > 2 classes each stage of boosting has C trees, and at least one is made.
+        Number of trees, 1 or more; for C > 2 classes each boosting stage has C trees, and there is
+        at least one stage.
     depth : int
-        Most splits on the way to a leaf, 1 to 8.
+        Maximum depth of a tree, 1 to 8.
     seed : int
-        Of the trees, 0 or more.
+        Seed of the trees, 0 or more.
     labels : ndarray, (M,), optional
-        With them gradient boosting (Friedman 2001): classes are of an integer type, targets of a
-        float one. Without, random trees that look at no labels (Moosmann, Triggs, Jurie 2006).
+        Labels for gradient boosting (Friedman 2001): integer classes or float targets. Without
+        labels, random trees are grown (Moosmann, Triggs, Jurie 2006).
 
     Raises
     ------
     DataError
-        For numbers out of range.
+        If a number is out of range.
     """
     needs("trees", "sklearn", "sklearn")
     from sklearn.ensemble import (

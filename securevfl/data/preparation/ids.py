@@ -26,8 +26,8 @@ def id_cells(table: object, id_column: str) -> pd.Series | None:
 def refuse_other_rows(tables: Sequence[Any], id_column: str | None) -> None:
     """Refuse parties' tables unless their rows have the same ids in the same order.
 
-    Tables without the id column cannot be compared: their rows count as aligned. DataError when
-    some tables have the column and others have not, and when the ids differ.
+    Tables without the id column cannot be compared, so their rows count as aligned. DataError if
+    only some tables have the column, or the ids differ.
     """
     if id_column is None:
         return

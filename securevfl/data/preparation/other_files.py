@@ -48,7 +48,7 @@ _BEGINNINGS = {
 def refuse_other_kind(path: Path) -> None:
     """Refuse a file in a known other format; the error names the format and a way to read it.
 
-    A file that is not there passes.
+    A missing file is not refused.
     """
     kind = kind_of(path)
     if kind in _ARCHIVES:
@@ -70,7 +70,7 @@ def refuse_other_kind(path: Path) -> None:
 def kind_of(path: Path) -> str:
     """Ending that says the format of a file: its own if known, else by its first bytes.
 
-    "" for a file that may be a CSV file, and where there is no file.
+    "" for a possible CSV file, and for a missing file.
     """
     if not path.is_file():
         return ""

@@ -49,7 +49,7 @@ class PartyPreprocessor:
     missing : tuple of str
         Texts that stand for a missing value.
     forest : Forest, optional
-        The party's own trees on the columns that the others made; their leaves are columns, too.
+        The party's own trees on its encoded columns; their leaves become further columns.
     """
 
     columns: tuple[Column, ...]
@@ -89,11 +89,12 @@ class PartyPreprocessor:
         Parameters
         ----------
         rows : DataFrame, or array of shape (m, number of source columns)
-            A frame may hold further columns, which are ignored; an array must be numeric.
+            A frame's further columns are ignored; an array must be numeric.
         told : list of str, optional
-            Gets a sentence on each column with values of a kind that the training rows lack: other
-            texts, which count as none of theirs, and missing values, which are filled with their
-            median, or count as no text. Category codes are not looked at: they have one for these.
+            Receives a sentence on each column with values that the training rows lack: unknown
+            texts, which match no category, and missing values, which become the median or match no
+            category. Columns of category codes are skipped, because they have a code for such
+            values.
 
         Returns
         -------
@@ -102,8 +103,8 @@ class PartyPreprocessor:
         Raises
         ------
         DataError
-            For absent columns, texts among numbers, infinite values, and for missing values in a
-            column for which no filling was fitted.
+            For missing columns, texts among numbers, infinite values, and missing values in a
+            column without a fitted median.
         """
         return self.leaves.apply(self._encoded(rows, told))
 
@@ -123,8 +124,8 @@ class PartyPreprocessor:
     def scale_matrix(self, matrix: np.ndarray) -> NDArray[np.float32]:
         """Fill and scale a numeric matrix (m, d_n) whose columns are encoded one to one.
 
-        It is read block by block and never copied whole. DataError for NaN where no filling was
-        fitted, and for infinite values.
+        The matrix is read block by block and never copied whole. DataError for infinite values, and
+        for NaN in a column without a fitted median.
         """
         out = np.empty(matrix.shape, dtype=np.float32)
         fill = np.array([np.nan if c.fill is None else c.fill for c in self.columns])
@@ -158,7 +159,7 @@ class PartyPreprocessor:
     def from_json(fields: Mapping[str, Any]) -> PartyPreprocessor:
         """Preprocessing of one party from its JSON form (inverse of `to_json`).
 
-        ValueError names the first field that is not as `to_json` writes it.
+        ValueError names the first field that `to_json` would not write.
         """
         StoredPreprocessing.check(fields)
         return PartyPreprocessor(

@@ -1,7 +1,7 @@
 """Preprocessing of a whole table, fitted on training rows only.
 
-Each party's part is a `PartyPreprocessor`, which stands in a module of its own and needs that
-party's columns and nothing else; a `Preprocessor` divides whole rows among them.
+Each party's part is a `PartyPreprocessor`, which needs only that party's columns; a `Preprocessor`
+divides whole rows among them.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Preprocessor:
     positions : tuple of tuple of int
         For each party, the positions of its source columns in a whole row, 0 to d - 1.
     scaling : {"minmax", "standard", "none"}
-        The rule that was fitted.
+        The fitted scaling.
     id_column : str, optional
-        Column by which the parties' training rows were joined, if they were.
+        Column by which the parties' training rows were joined; None if they were not.
     """
 
     parties: tuple[PartyPreprocessor, ...]
@@ -83,13 +83,13 @@ class Preprocessor:
         Raises
         ------
         DataError
-            If the rows do not have the columns or values that were fitted, and if the parties'
-            tables hold other rows or another order.
+            If columns are missing or values cannot be encoded, or if the parties' tables have
+            different rows or orders.
 
         Warns
         -----
         SecureVFLWarning
-            For texts and missing values in columns whose training rows have none of the kind.
+            For unknown texts, and for missing values in columns that had none in the training rows.
         """
         told: list[str] = []
         parts = self._apply(rows, told)
@@ -136,12 +136,12 @@ class Preprocessor:
         Parameters
         ----------
         positions : sequence of sequences of int
-            For each new party, the positions of its source columns; no position twice.
+            For each new party, the positions of its source columns, without repetition.
 
         Returns
         -------
         Preprocessor
-            With the same fitted numbers, in the new order.
+            Preprocessor with the same fitted numbers, in the new order.
         """
         if any(part.forest is not None for part in self.parties):
             raise DataError(

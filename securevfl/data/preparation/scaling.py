@@ -31,9 +31,9 @@ def check_scaling(scaling: str) -> Scaling:
 def flattened(block: np.ndarray, share: float = _TOLD) -> tuple[int, int, float] | None:
     """First column of finite numbers (M, d) that a far value flattens, that row, and its value.
 
-    Half or more of the rows then lie within `share` of its range around one typical row, though
-    their values differ. By default it is what float32 can tell: scaled they are one number. None
-    where no column is so.
+    In such a column at least half of the rows have different values within `share` of its range
+    around one typical row. By default `share` is the resolution of float32, so the scaled values
+    are equal. None if there is no such column.
     """
     if block.dtype.kind != "f" or not len(block):
         return None

@@ -19,10 +19,10 @@ _LINE = "pip install 'securevfl[tables]'"
 def read_table(path: Path, separator: str | None = None) -> pd.DataFrame:
     """Read a file with a header or a schema as a table: CSV, Parquet or Arrow (Feather).
 
-    The first bytes decide where the name says nothing. A CSV file, as `read_csv` takes it, gives
-    texts. The others need pyarrow and keep their types; a named index that pandas stored is a
-    column. DataError if the file cannot be read, a column holds lists, records or bytes, or pyarrow
-    is missing.
+    The file's ending gives the format, or its first bytes if the ending is unknown. A CSV file
+    gives texts (`read_csv`). Other formats need pyarrow and keep their types; a named index that
+    pandas stored becomes a column. DataError if the file cannot be read, a column holds lists,
+    records or bytes, or pyarrow is missing.
     """
     kind = kind_of(path)
     if kind not in (*PARQUET, *ARROW):
@@ -78,8 +78,8 @@ def _arrow(path: Path) -> Any:
 def as_frame(table: Any) -> Any:
     """A table of another library (polars, pyarrow, DuckDB) as a data frame; tensors as arrays.
 
-    Columns of pandas' Arrow backend become those of its usual one; others stay as they are.
-    DataError if that library cannot do it, for want of pyarrow for example.
+    Columns of pandas' Arrow backend become NumPy columns; others are unchanged. DataError if the
+    library cannot convert, for example without pyarrow.
     """
     import pandas as pd
 
@@ -134,8 +134,8 @@ def _without_mask(values: np.ma.MaskedArray) -> np.ndarray:
 def as_array(values: object) -> object:
     """A tensor or masked array as a plain NumPy array; other values unchanged.
 
-    What a masked array hides is missing. DataError for a tensor without values, and for sparse
-    matrices of SciPy, whose dense form may not fit.
+    Masked values become missing values. DataError for a tensor without values, and for SciPy's
+    sparse matrices, whose dense form may not fit in memory.
     """
     import numpy as np
 
