@@ -1,8 +1,8 @@
 """Aggregation of the clients' embeddings into one: mean, concatenation, maximum or sum.
 
 FedVS, section 2.1 and Figure 1, after Ceballos et al., 2020; the sum is that of VFB2. A client may
-be absent, from a batch or from single rows of it; each rule says what that means, and the gradient
-follows from it.
+be absent from a batch or from some of its rows; each rule defines the result then, and the gradient
+accordingly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Aggregation(ABC):
     Parameters
     ----------
     parties : int
-        N, at least 1.
+        Number N of clients, at least 1.
     """
 
     parties: int
@@ -39,13 +39,13 @@ class Aggregation(ABC):
         Parameters
         ----------
         stack : ndarray, (N, rows, h), floating
-            H_n; all zero where a client is absent.
+            Embeddings H_n; zero where a client is absent.
         present : ndarray, (N, rows), bool
 
         Returns
         -------
         ndarray, (rows, `width` of h), the dtype of `stack`
-            All zero in rows from which everybody is absent.
+            Joint embedding; zero in rows from which all clients are absent.
         """
 
     @abstractmethod
@@ -59,9 +59,9 @@ class Aggregation(ABC):
         gradient : ndarray, (rows, `width` of h), float32
             dL/dH.
         stack, present
-            As they were combined.
+            The arguments of `combine`.
         party : int
-            n; all zero in rows from which it is absent.
+            Number n of the client; the result is zero in rows from which it is absent.
 
         Returns
         -------
@@ -146,7 +146,7 @@ class Concatenation(Aggregation):
 class Maximum(Aggregation):
     """Maximum H = max of H_n over clients present, by entry; dL/dH goes to the arg max.
 
-    Among equal entries the lowest client's counts; the paper does not specify this.
+    Ties go to the lowest client number; the paper does not specify this.
     """
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
@@ -196,7 +196,7 @@ def make_aggregation(name: str, parties: int) -> Aggregation:
     Raises
     ------
     UnknownNameError
-        When no rule has that name.
+        If no rule has that name.
     """
     if name not in AGGREGATIONS:
         raise UnknownNameError("aggregation", name, AGGREGATIONS)

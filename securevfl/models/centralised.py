@@ -1,9 +1,8 @@
 """Centralised training of the networks of a split method: the baseline without any partition.
 
-All columns and all labels are in one place, and one backward pass goes through the centre and all
-the parties' networks. It shares no code with the split protocols but the networks themselves, so it
-is the reference that they are held against; split learning that waits for everybody computes the
-same numbers.
+All columns and labels are in one place, and one backward pass goes through the server model and all
+bottom models. Only the networks are shared with the split protocols, so this is the reference for
+tests of them; split learning that waits for all parties computes the same numbers.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ class Centralised:
     Parameters
     ----------
     networks : sequence of ClientNetwork
-        One of each party, in order; they are trained in place.
+        One network per party, in order; they are trained in place.
     centre : Centre
     joined : {"concat", "mean", "max", "sum"}
-        How the centre's input is made of their outputs.
+        Rule that joins their outputs to the input of the server model.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Centralised:
         Parameters
         ----------
         columns : sequence of ndarray, (rows, d_n)
-            Of each party.
+            Columns of each party.
         labels : ndarray, (rows,)
         """
 

@@ -1,7 +1,8 @@
 """Networks of clients: polynomial, multilayer perceptron, convolutional (FedVS, Table 1).
 
-All have the interface of `ClientNetwork`, so a method that sees single embeddings can be run with
-each. The paper does not describe the last two further; widths, kernels and initialisation are ours.
+All have the interface of `ClientNetwork`, so any method in which the server receives single
+embeddings can use each. The paper does not describe the last two further; widths, kernels and
+initialisation are ours.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ class TorchNetwork:
     Parameters
     ----------
     module : nn.Module
-        Maps (rows, d) to (rows, h); it must compute each row for itself.
+        Maps (rows, d) to (rows, h); rows must not influence each other.
     operations : int
-        Multiply-adds of a forward pass for each row.
+        Multiply-adds of a forward pass per row.
     optimizer : dict
         Arguments of `securevfl.models.optimizers.make_optimizer`.
     bound : float or None
-        Every weight is clipped to [-bound, bound] after each update.
+        Bound to which every weight is clipped after each update; None for no clipping.
     device : str
         Name of the device that computes the module (`securevfl.models.tensors.place`).
     """
@@ -228,31 +229,30 @@ def make_client_network(
     features, width, depth : int
         d, h and D.
     image_shape : (channels, height, width) or None
-        The client's strip of an image, which the convolutional ones need.
+        Shape of the client's strip of an image; required by convolutional networks.
     stream : numpy Generator
         Draws the initial weights; torch's global state is not touched.
     optimizer : dict
         Arguments of `securevfl.models.optimizers.make_optimizer`.
     bound : float or None
-        Every weight is clipped to [-bound, bound] after each update.
+        Bound to which every weight is clipped after each update; None for no clipping.
     cardinalities : sequence of int
-        For each column the number of its category codes; 0 where values are sizes, as of all
-        columns if there are none.
+        Number of category codes of each column, 0 for numeric columns; empty if all are numeric.
     embedding : int
-        Numbers that "mlp" looks up for each coded column.
+        Width of the embedding that "mlp" looks up for each column of category codes.
     layers : sequence of int
-        Widths of the hidden layers of "mlp", in the place of `depth`.
+        Widths of the hidden layers of "mlp"; replaces `depth`.
     own : str
-        Name of a network of the user's (`securevfl.models.user_code`), in the place of `kind`.
+        Name of the user's network (`securevfl.models.user_code`); replaces `kind`.
     device : str
-        Name of the device that computes it (`securevfl.models.tensors.place`); "pn" is computed on
-        the processor.
+        Name of the device for computing (`securevfl.models.tensors.place`); "pn" always uses the
+        CPU.
 
     Raises
     ------
     ConfigurationError
-        For convolutions on columns that are no image; for category codes or `layers` with another
-        kind than "mlp"; for encoders of another depth than 2.
+        If a convolutional network has no image, category codes or `layers` are used with a kind
+        other than "mlp", or an encoder has another depth than 2.
     """
     options: dict[str, Any] = {"optimizer": optimizer, "bound": bound, "device": device}
     if own:

@@ -19,16 +19,16 @@ class EarlyStopping:
     ----------
     models : sequence of Centre and ClientNetwork
     patience : int
-        Epochs without a lower loss after which it is over, at least 1.
+        Number of epochs without a lower loss after which training ends, at least 1.
 
     Attributes
     ----------
     lowest : float
-        The lowest of these losses so far.
+        Lowest loss so far.
     since : int
-        Epochs since then.
+        Number of epochs since the lowest loss.
     epochs : int
-        Epochs in all; no part of the state.
+        Number of all epochs; not part of the state.
     """
 
     def __init__(self, models: Sequence[Any], patience: int) -> None:

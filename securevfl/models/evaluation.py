@@ -28,14 +28,14 @@ def calibration(shares: np.ndarray, right: np.ndarray) -> dict[str, list[float]]
     Parameters
     ----------
     shares : ndarray, (rows, C)
-        Probabilities.
+        Probabilities of the classes.
     right : ndarray of bool, (rows,)
-        Whether the guess is the true class.
+        Whether the predicted class is the true one.
 
     Returns
     -------
     dict
-        ``rows``, ``confidence``, ``accuracy``: a number a bin, in the order of the bins.
+        ``rows``, ``confidence``, ``accuracy``: one number per bin, in the order of the bins.
 
     References
     ----------
@@ -55,7 +55,8 @@ def evaluation(
 ) -> dict[str, Any]:
     """Counts over test rows from which reports draw figures; empty for a regression.
 
-    A sum may be over one row: then it tells that row's confidence, and whether it was right.
+    A bin may have one row: then its sums reveal that row's confidence, and whether its prediction
+    was right.
 
     Parameters
     ----------
@@ -67,10 +68,10 @@ def evaluation(
     Returns
     -------
     dict
-        ``classes``; ``confusion``, rows by true class (outer) and guessed class (inner);
-        ``calibration`` as `calibration` gives it; ``precision_recall``: for class 1 of two, or for
-        each of at most 10 that occurs, ``class``, ``share`` (of the rows), ``average_precision``,
-        ``precision`` and ``recall`` at thresholds of falling score.
+        ``classes``; ``confusion``, numbers of rows by true class (outer) and predicted class
+        (inner); ``calibration``, the result of `calibration`; ``precision_recall``: for class 1 of
+        two, or for each of at most 10 classes that occurs, ``class``, ``share`` (of the rows),
+        ``average_precision``, ``precision`` and ``recall`` at thresholds of falling score.
     """
     if task == "regression":
         return {}
@@ -99,7 +100,7 @@ class Thresholds:
     Attributes
     ----------
     true, false : ndarray of int64, (T,)
-        Rows of the class, and others, whose score is at least the threshold.
+        Number of rows of the class, and of others, whose score is at least the threshold.
     """
 
     true: np.ndarray

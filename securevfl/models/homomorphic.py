@@ -22,12 +22,12 @@ LARGEST = 1 << 34  # bound on the sum's integers, in both schemes
 class Scheme(ABC):
     """Additively homomorphic encryption of vectors of integers, to bytes of a fixed size.
 
-    Every party has an object of its own, since it remembers the keys that it has read.
+    Every party needs its own object, which caches the keys that it has read.
 
     Parameters
     ----------
     parties : int
-        N, summands at most; each |value| is at most `limit` = floor(2^34 / N).
+        Largest number N of summands; each |value| is at most `limit` = floor(2^34 / N).
     """
 
     def __init__(self, parties: int) -> None:
@@ -59,22 +59,22 @@ class Scheme(ABC):
     def fault(self, secret: bytes, ciphertexts: Any, values: np.ndarray, summands: int) -> str:
         """Text on a fault of ciphertexts that must hold exactly these values; "" if there is none.
 
-        All that is in them is looked at: number, sizes and framing, and every coefficient, also
-        those beyond the values.
+        The check covers number, sizes and framing, and every coefficient, including those beyond
+        the values.
 
         Parameters
         ----------
         secret : bytes
         ciphertexts
-            As received.
+            The received ciphertexts.
         values : ndarray, int64, flat
         summands : int
-            Of how many encryptions they are the sum.
+            Number of encryptions of which they are the sum.
 
         Returns
         -------
         str
-            Empty for nothing.
+            Empty if there is no fault.
         """
         whole = isinstance(ciphertexts, tuple) and all(isinstance(c, bytes) for c in ciphertexts)
         if not whole or sum(map(len, ciphertexts)) != self.nbytes(values.size):
@@ -111,15 +111,15 @@ class Ckks(Scheme):
     The homomorphic encryption standard allows 218 bits at this degree; 120 are used.
 
     Values are *coefficients* of the plaintext polynomial, as integers: 2^14 times a value, and its
-    negative at the place that makes all slots real, which is what TenSEAL encrypts. Values in slots
-    would be rounded to coefficients by each client, and who opens a sum would see the sum of these
-    roundings, which tells more than the sum of the values. As it is, he sees the sum and noise that
-    does not depend on values: SEAL rounds an encryption of zero when it drops the key prime, and
-    adds the plaintext after that. So a fresh coefficient's noise has variance (1 + w) / 12, with a
-    ternary key of w coefficients that are not 0, two thirds in the mean; that of a sum over N
-    clients is N times as large. Polynomials are evaluated in doubles: at the largest value, 2^47
-    for two clients, coefficients were right to 0.22 and there and back to 0.41 at twice that, where
-    less than 1/2 is needed.
+    negative at the place that makes all slots real, which is what TenSEAL encrypts. With values in
+    slots, each client would round them to coefficients, and the decrypted sum would contain the sum
+    of these roundings, which reveals more than the sum of the values. With values in coefficients,
+    a decrypted sum contains only noise that does not depend on values: SEAL rounds an encryption of
+    zero when it drops the key prime, and adds the plaintext after that. So a fresh coefficient's
+    noise has variance (1 + w) / 12, with a ternary key of w coefficients that are not 0, two thirds
+    in the mean; that of a sum over N clients is N times as large. Polynomials are evaluated in
+    doubles: at the largest value, 2^47 for two clients, coefficients were right to 0.22 and there
+    and back to 0.41 at twice that, where less than 1/2 is needed.
     """
 
     DEGREE: ClassVar[int] = 8192
@@ -201,10 +201,11 @@ class Ckks(Scheme):
     ) -> Iterator[str]:
         """Faults in framing, parameters or any coefficient of the ciphertexts.
 
-        Noise of at most 12 standard deviations in every coefficient and 1.1 of them in the root
-        mean square is let pass: what is smaller cannot be told from it. A coefficient's noise is a
-        sum of some 5,461 roundings, so nearly normal: 12 standard deviations have a probability of
-        4e-33, and the root mean square over 8192 of them is within 1 % of what the key gives.
+        Noise of at most 12 standard deviations in every coefficient, and 1.1 in the root mean
+        square, is accepted: smaller deviations cannot be distinguished from it. A coefficient's
+        noise is a sum of some 5,461 roundings, so nearly normal: 12 standard deviations have a
+        probability of 4e-33, and the root mean square over 8192 of them is within 1 % of what the
+        key gives.
         """
         if len(ciphertexts) != self._count(values.size):
             yield f"there are {len(ciphertexts)} ciphertexts of {values.size} values"
@@ -238,7 +239,7 @@ class Ckks(Scheme):
     def _values(self, slots: np.ndarray) -> np.ndarray:
         """Coefficients of a decrypted polynomial, as values: (8192,) of (4096,) slots.
 
-        The first half is the values; the second one their negatives, in the other order.
+        The first half has the values; the second half has their negatives in reverse order.
         """
         return _interpolated(slots * self.SCALE) / self.GUARD
 

@@ -33,7 +33,7 @@ class Imputation(ABC):
     Attributes
     ----------
     kept : tuple of str
-        Arrays that are its state.
+        Names of the arrays that are its state.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
@@ -49,7 +49,7 @@ class Imputation(ABC):
         Parameters
         ----------
         fresh : mapping
-            Embeddings (rows, h) of those clients that came, at least one.
+            Embeddings (rows, h) that arrived, by client; at least one.
         places : ndarray, (rows,)
             Row numbers; -1 for padding.
         round : int
@@ -138,7 +138,7 @@ class Buffer(Imputation):
 class LastMessage(Imputation):
     """A client's last message, for whatever rows; zeros if it has sent none.
 
-    Where it had fewer rows than the batch, zeros stand in the rest.
+    If the message has fewer rows than the batch, zeros fill the rest.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("messages", "begun")
@@ -174,7 +174,7 @@ class LastMessage(Imputation):
 class RunningMean(Imputation):
     """A running mean of each client's embeddings, ``m <- 0.9 m + 0.1 mean of the batch``.
 
-    It begins with the first batch that came of a client; before that there are zeros.
+    It begins with the first batch that arrived from a client; before that it is zero.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("means", "begun")

@@ -101,7 +101,7 @@ def linear(width: int, hidden: int, outputs: int) -> nn.Module:
 def in_units(network: nn.Module, mean: float, spread: float) -> nn.Module:
     """The network with outputs in units of targets with this mean and standard deviation.
 
-    Both are buffers ``target_mean`` and ``target_spread``: kept and exported, and not trained.
+    Both are buffers, ``target_mean`` and ``target_spread``: stored and exported, but not trained.
     """
     import torch
     from torch import nn
@@ -201,9 +201,9 @@ CENTRES: dict[str, Callable[[int, int, int], nn.Module]] = {
 def training_bytes(name: str, width: int, rows: int) -> int:
     """Bytes that a training step of a server model on so many rows needs; 0 of all but VGG13.
 
-    VGG13 keeps the outputs of convolution, normalisation and ReLU of each layer for the backward
-    pass, and 9.4 million weights with their gradients and an optimiser's two moments; the other
-    centres need next to nothing.
+    VGG13 stores the outputs of convolution, normalisation and ReLU of each layer for the backward
+    pass, and 9.4 million weights with their gradients and an optimiser's two moments; other server
+    models need very little.
     """
     if name != "vgg13":
         return 0
@@ -222,7 +222,7 @@ def make_centre(
     Raises
     ------
     UnknownNameError
-        When no centre has that name.
+        If no server model has that name.
     """
     if name not in CENTRES:
         raise UnknownNameError("central network", name, CENTRES)

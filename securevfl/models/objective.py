@@ -1,8 +1,8 @@
 """The objective of CVFL: the losses of slow parties to the power q (equation (3)).
 
-The gradient of ``F^q`` is ``q F^(q-1)`` times that of F. The factor is above 1 while
-``F > q^(1/(1-q))``; below that the paper goes on with q = 1. (Its text prints ``q^{1-q}``; only the
-former makes the factor 1.)
+The gradient of ``F^q`` is ``q F^(q-1)`` times that of F. The factor is above 1 while ``F >
+q^(1/(1-q))``; below that the paper uses q = 1. (Its text prints ``q^{1-q}``, at which the factor
+would not be 1.)
 """
 
 from __future__ import annotations

@@ -27,14 +27,15 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """SGD with momentum, or Adam (which ignores `momentum`); step it with `take_step`.
 
-    With `decay_steps` > 0 the learning rate falls linearly from `lr` to 0 over so many steps.
+    With `decay_steps` > 0 the learning rate decreases linearly from `lr` to 0 over this number of
+    steps.
 
     Raises
     ------
     UnknownNameError
         When no optimiser has that name.
     ConfigurationError
-        For a learning rate or a weight decay that leaves float32.
+        If the learning rate or weight decay is out of the range of float32.
     """
     import torch
 
@@ -58,8 +59,8 @@ def make_optimizer(
 def _uncompiled(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
     """The same optimiser class without decorators for torch.compile, for speed.
 
-    At their first call those import torch's compiler, more than a second, and nothing here is
-    compiled. What they do besides, to step without gradients, is done here.
+    At their first call these decorators import torch's compiler, which takes more than a second and
+    is not used. Their other effect, a step without gradients, is done here.
     """
     import torch
 
@@ -86,8 +87,8 @@ def take_step(optimizer: torch.optim.Optimizer) -> None:
 def _adam_step(optimizer: torch.optim.Optimizer) -> bool:
     """Adam step by torch's operations in their order; False if torch itself must do it.
 
-    torch's own loop over single tensors takes two thirds of the time of a small step around them.
-    It does first steps, which make the state, steps on other devices, and those with hooks.
+    For small tensors, two thirds of the time of torch's own step are overhead. Torch itself does
+    the first step, which creates the state, steps on other devices, and steps with hooks.
     """
     import torch
 

@@ -59,7 +59,7 @@ class PolynomialNetwork:
     width : int
         Embedding width h, at least 1.
     degree : int
-        D, at least 1: columns enter with their powers up to it (the paper's number of layers).
+        Degree D, at least 1: the highest power of the columns (the paper's number of layers).
     stream : numpy Generator
         Draws the initial weights, uniform in +-1/sqrt(d D) as torch's Linear does; the biases
         start at zero. (The paper does not state its initialisation; this is ours.)

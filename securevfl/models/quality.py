@@ -29,20 +29,20 @@ def quality(
     ----------
     task : {"binary", "multiclass", "regression"}
     scores : ndarray, (rows, 1) of two classes or (rows, C)
-        Raw scores, of which `probabilities` makes probabilities.
+        Raw scores, which `probabilities` converts.
     labels, train_labels : ndarray of int
         Classes of the test and of the training rows.
 
     Returns
     -------
     dict
-        Of a regression ``mean_rmse``, the error of always naming the mean of the training rows.
-        Else ``majority_accuracy``, that of always naming the most frequent class of the training
-        rows; where two classes occur, ``test_balanced_accuracy``, mean over the classes that occur
-        of the part of their rows that is right; for two classes ``test_average_precision`` (of
-        class 1, where both occur); ``test_brier``, mean squared distance of the probabilities from
-        the truth, from 0 to 2; ``test_calibration_error``, how far confidence and accuracy lie
-        apart in the mean over 15 equal bins of confidence. All lie in [0, 1] but the Brier score.
+        For a regression ``mean_rmse``, the error of predicting the mean of the training rows. Else
+        ``majority_accuracy``, the accuracy of predicting the most frequent training class; if at
+        least two classes occur, ``test_balanced_accuracy``, the mean recall of the classes that
+        occur; for two classes ``test_average_precision`` (of class 1, if both occur);
+        ``test_brier``, the mean squared distance between probabilities and truth, in [0, 2];
+        ``test_calibration_error``, the expected difference between confidence and accuracy in 15
+        equal bins of confidence. All but the Brier score are in [0, 1].
 
     References
     ----------

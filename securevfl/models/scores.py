@@ -14,7 +14,7 @@ def decided(task: str, classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
     ----------
     task : {"binary", "multiclass", "regression"}
     classes : ndarray, (C,)
-        In order, as the user gave them; the result is of their type.
+        Classes in order, in the user's type, which the result has.
     scores : ndarray, (rows, 1) of two classes or a regression, or (rows, C)
     """
     if task == "regression":

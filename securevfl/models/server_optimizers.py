@@ -1,11 +1,11 @@
 """Server optimisers: rules that combine the weights that several parties trained.
 
 Multi-VFL (Mugunthan, Goyal, Kagal), Algorithm 1, `ServerAggregation`, with t the mean over the
-parties of what their training changed. FedDemonAdam is as printed there, but that b1 decays from
-its first value in each round (J. Chen et al., "Demon", 2019) and is not multiplied on. FedAdam and
-FedYogi are those of S. Reddi et al., "Adaptive federated optimization", 2020, Algorithm 2, whose v
-is of ``t^2`` where line 6 prints ``m^2``. The bias correction, which Reddi et al. leave out, is
-that of D. Kingma and J. Ba, "Adam", 2015; the paper's mixes rounds and exponents.
+parties of what their training changed. FedDemonAdam is as printed there, except that each round's
+b1 is computed from its first value (J. Chen et al., "Demon", 2019), not from that of the round
+before. FedAdam and FedYogi are those of S. Reddi et al., "Adaptive federated optimization", 2020,
+Algorithm 2, whose v is of ``t^2`` where line 6 prints ``m^2``. The bias correction, which Reddi et
+al. leave out, is that of D. Kingma and J. Ba, "Adam", 2015; the paper's mixes rounds and exponents.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class ServerOptimizer(ABC):
         Parameters
         ----------
         weights : mapping of str to ndarray of float32
-            Those that all parties began the round with, W.
+            Weights W of all parties at the beginning of the round.
         received : sequence of such mappings
-            Those that each party ended it with.
+            Weights of each party at the end of the round.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """Feasible numbers K of segments, and the expected cost of each.
 
-K is feasible if as many results as decoding needs can arrive: ``R = 2(K+T-1)+1 <= N - 2A``. Bytes
-and times come from `message_bytes` and `message_times` beside it, memory from the sizes of shares.
+K is feasible if enough results for decoding can arrive: ``R = 2(K+T-1)+1 <= N - 2A``. Bytes and
+times come from `message_bytes` and `message_times`, memory from the sizes of shares.
 """
 
 from __future__ import annotations
@@ -30,30 +30,32 @@ class Choice:
     Attributes
     ----------
     segments, threshold, tolerated : int
-        K, R = 2(K+T-1)+1, and N - R - 2A stragglers that do no harm.
+        K, R = 2(K+T-1)+1, and the number of tolerated stragglers, N - R - 2A.
     batch_rows : int
         |B|.
     rounds : int
-        Server's steps, fewer than were asked for where a budget of sums ends the run.
+        Number of server steps; fewer than requested if a budget of sums ends the run.
     setup_seconds, round_seconds, round_error, total_seconds : float
         Virtual time; `round_error` is the standard error of the prediction's Monte Carlo.
     bytes : int
-        Sent by all parties in the whole run.
+        Bytes that all parties send in the whole run.
     setup_bytes, round_bytes : int
-        Sent by all parties before the first round, and in a round of training on average.
+        Bytes that all parties send before the first round, and on average in a training round.
     server_bytes, client_bytes : int
-        Sent by the server, and by the client that sends most.
+        Bytes sent by the server, and by the client that sends most.
     client_memory, simulation_memory : int
-        Bytes of the largest client on a machine of its own, and of all of them in one process.
+        Memory in bytes of the largest client on its own machine, and of all clients in one process.
     keys : int
-        Keys that the parties agree on in setup.
+        Number of keys that the parties agree on in setup.
     replay : int
-        Multiply-adds with which a client makes up for a round that it missed; 0 where none can.
+        Multiply-adds by which a client catches up a missed round; 0 if the protocol does not allow
+        it.
     helpers : int or None
-        Helpers with which the fast parties are as many as the results that are waited for; None
-        where a protocol has none. Fast is who has at most twice the smallest mean delay.
+        Number of helpers with which the fast parties are as many as the results that the server
+        waits for; None if the protocol has no helpers. A party is fast if its mean delay is at most
+        twice the smallest.
     helped_seconds : float or None
-        A round with so many helpers.
+        Seconds of a round with these helpers.
     """
 
     segments: int
@@ -163,7 +165,7 @@ def choice_by_needs(
 ) -> Choice:
     """Expected cost of the configured K by the protocol's own numbers (`Protocol.needs`).
 
-    ConfigurationError where what it sends depends on chance or is not forecast.
+    ConfigurationError if its messages depend on chance or are not forecast.
     """
     outline = cls.outline(config, shape)
     if outline is None:

@@ -16,15 +16,15 @@ _SHARE = 0.9  # of the clients, in the mean over rounds
 def cost_of_cohorts(cohorts: Cohorts, conditions: Conditions, *, seed: int = 0) -> str:
     """Sentence on the `share_timeout` that keeps nearly all clients in sums, with cohorts.
 
-    Empty where the conditions delay nobody.
+    Empty if the conditions have no delays.
 
     Parameters
     ----------
     cohorts : Cohorts
     conditions : Conditions
-        Delays of sharing a model are read; transfers are left out.
+        Only the delays of sharing a model are used; transfer times are left out.
     seed : int
-        Of the delays.
+        Seed of the delays.
     """
     parties = sum(map(len, cohorts.groups))
     delays = _delays(conditions, seed, parties)

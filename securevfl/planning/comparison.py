@@ -28,19 +28,18 @@ def held_against(
     protocol : Protocol
     conditions : Conditions
     rows : sequence of mapping
-        The history: one row a server step.
+        History of the run, one row per server step.
     measured_bytes : int
-        Sent by all parties.
+        Bytes sent by all parties.
     sealed : bool
     seed : int
 
     Returns
     -------
     dict or None
-        ``bytes`` and ``measured_bytes`` (None if the run was ended before its last round, or where
-        it is chance which messages are sent), ``round_seconds`` and ``measured_round_seconds``.
-        None if the planner has no forecast, computing was measured, or there are fewer than two
-        rows.
+        ``bytes`` and ``measured_bytes`` (None if the run ended before its last round, or its
+        messages depend on chance), ``round_seconds`` and ``measured_round_seconds``. None if the
+        planner has no forecast, computing time was measured, or there are fewer than two rows.
     """
     data, N = protocol.data, len(protocol.peers())
     told = protocol.released()

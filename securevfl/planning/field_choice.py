@@ -24,13 +24,13 @@ class Bits:
     prime, data_bits, model_bits : int
         p, lx and lw.
     largest : int
-        sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w), the largest magnitude of a decoded sum. Of a
-        protocol whose bound grows with its steps, that of the first sums.
+        sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w), the largest magnitude of a decoded sum; of
+        the first sums, if the protocol's bound grows with its steps.
     limit : int
         (p - 1) / 2.
     expected, smallest : int
-        Where the bound grows: what it is expected to reach, and the smallest usual prime with room
-        for it. Else 0.
+        If the bound grows: its expected value at the end, and the smallest usual prime that exceeds
+        twice this value. Else 0.
     """
 
     prime: int
@@ -51,7 +51,8 @@ class RowSums:
     largest : float
         max_i sum_j |X_pow[i,j]| of the real values.
     rounded : int
-        Columns whose rounding may add half a unit each; 0 where `largest` counts columns in [0, 1].
+        Number of columns whose rounding may add half a unit each; 0 if `largest` counts columns in
+        [0, 1].
     """
 
     largest: float
@@ -84,18 +85,18 @@ def choose_bits(
     Parameters
     ----------
     sums : sequence of RowSums
-        Of each client.
+        Bound of each client.
     weight_bound : float
         w, the enforced bound on weights.
     accuracy_bits : int
-        Least lx and least lw, 1 to 20.
+        Lower limit of lx and of lw, 1 to 20.
     options : mapping
-        ``prime``, ``data_bits`` and ``model_bits``, where they are given.
+        Those of ``prime``, ``data_bits`` and ``model_bits`` that the user fixed.
 
     Raises
     ------
     WouldOverflowError
-        When there is no room.
+        If no field is large enough.
     """
     if not 1 <= accuracy_bits <= DATA_BITS:
         raise ConfigurationError(

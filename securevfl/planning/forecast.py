@@ -1,9 +1,8 @@
 """Plan of a run before it starts: segments, field, bytes and time.
 
 The module `field_choice` derives the field and the fractional bits from the bound that prevents
-wrapping; `choices` gives the feasible K and their cost. No data is needed; a data set, if given,
-tightens the bound on row sums. A protocol with other numbers provides them itself
-(`Protocol.needs`).
+wrapping; `choices` gives the feasible K and their cost. No data set is needed; one tightens the
+bound on row sums. A protocol may provide its own numbers (`Protocol.needs`).
 """
 
 from __future__ import annotations
@@ -48,26 +47,27 @@ class Forecast:
     ----------
     protocol : str
     parties, privacy, rounds : int
-        N, T and the server's steps that were asked for; each choice has those that are made.
+        N, T and the requested number of server steps; each choice has the actual number.
     shape : Shape
     conditions : str
     bits : Bits
     choices : tuple of Choice
-        All feasible K in order, or the one that was asked for.
+        All feasible K in order, or the requested one.
     best : Choice
-        The one with the shortest expected round.
+        Choice with the shortest expected round.
     command : str
-        The run that it stands for, as options of ``securevfl run``.
+        Command line of the run, with ``securevfl run``.
     released : Odometer or None
-        Equations that the decoded sums of the whole run give about a row, against its unknowns;
-        None where nobody decodes sums. Without a data set all columns count as independent.
+        Number of equations that the decoded sums of the whole run give about a row, and of its
+        unknowns; None if the protocol decodes no sums. Without a data set all columns count as
+        independent.
     warnings : tuple of str
-        What helpers count for where any are planned or proposed, what the decoded sums give away
-        at these sizes, and what cohorts cost, one text each; often none.
+        Texts on collusion of planned or proposed helpers, on what the decoded sums reveal at these
+        sizes, and on the cost of cohorts; often empty.
     remedies : tuple of Remedy
-        Where no straggler is tolerated, changes of the plan with which one is.
+        If no straggler is tolerated, changes of the plan that tolerate one.
     levels : tuple of Level
-        Price of each level of security that the protocol has, at the best K; else empty.
+        Cost of each security level of the protocol, at the best K; empty if it has no levels.
     """
 
     protocol: str
@@ -105,25 +105,26 @@ def plan(
     Parameters
     ----------
     data : VerticalDataset, DataSource or str, optional
-        A data set; else give `parties`, `rows` and `features`, whose values are taken to lie in
-        [0, 1], as scaling leaves them.
+        A data set. Without one give `parties`, `rows` and `features`; values are then assumed to be
+        in [0, 1], as after scaling.
     protocol : str
-        One that outlines its messages and has segments; the default protocol if not given.
+        Name of a protocol that declares its messages and has segments; the default protocol if not
+        given.
     parties, rows, features, test_rows : int, optional
-        N, training rows M, columns of all clients together (dealt as evenly as can be), and rows
-        of the test set, which only secure inference needs.
+        N, training rows M, columns of all clients together (divided evenly), and test rows, which
+        only secure inference needs.
     accuracy_bits : int
-        Fractional bits wanted of data and of weights, at least; the field is the smallest of
-        2^31-1, 2^50-2^14+1 and 2^61-1 that has room for them, and is filled up to 20 and 24.
+        Smallest number of fractional bits of data and of weights. The field is the smallest
+        sufficient one of 2^31-1, 2^50-2^14+1 and 2^61-1; spare bits are added up to 20 and 24.
     conditions : str, Path, mapping or Conditions
         As for `securevfl.run`.
     sealed : bool
-        Whether links are sealed, as for `securevfl.run`.
+        Whether links are encrypted, as for `securevfl.run`.
     seed : int
-        Seed of the Monte Carlo of times.
+        Seed of the Monte Carlo simulation of times.
     **options
-        Of the protocol: ``privacy``, ``degree``, ``width``, ``batch``, ``rounds``, ``masked``,
-        ``secure``, ``weight_bound``; ``segments`` to plan for that K only; ``prime``,
+        Options of the protocol: ``privacy``, ``degree``, ``width``, ``batch``, ``rounds``,
+        ``masked``, ``secure``, ``weight_bound``; ``segments`` to plan for that K only; ``prime``,
         ``data_bits`` and ``model_bits`` to check those.
 
     Returns
@@ -133,9 +134,9 @@ def plan(
     Raises
     ------
     WouldOverflowError
-        When no field has room for the bits.
+        If no field is large enough for the bits.
     ConfigurationError
-        When no K is feasible, or the sizes make no sense.
+        If no K is feasible, or a size is out of range.
 
     Examples
     --------
@@ -304,12 +305,12 @@ def sums_to_come(protocol: type[Protocol], config: Any) -> str:
     Parameters
     ----------
     config : protocol options
-        As all parties will sign them. Width and batch may be left to the sizes of the data.
+        Options that all parties will sign. Width and batch may depend on the data's sizes.
 
     Returns
     -------
     str
-        Empty where nobody decodes sums.
+        Empty if the protocol decodes no sums.
     """
     if not protocol.tells_sums:
         return ""

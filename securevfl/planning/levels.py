@@ -21,15 +21,15 @@ class Level:
     Attributes
     ----------
     name : str
-        What `--security` says.
+        Value of `--security`.
     setup_bytes, round_bytes, bytes : int
-        Sent by all parties in set-up, in a round on average, and in the whole run.
+        Bytes that all parties send in set-up, on average in a round, and in the whole run.
     messages : int
-        Of the whole run.
+        Number of messages of the whole run.
     tolerated : int
-        Late uploads that a round forgives.
+        Number of late uploads that a round tolerates.
     refused : str
-        Why there is no such run; empty where there is one.
+        Reason why such a run is refused; empty if it is not.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Bytes of a run, computed from the outline of its messages.
 
-They are those of `securevfl.engine.wire.size` on skeletons, so they are exact.
+`securevfl.engine.wire.size` computes them from skeletons of the messages, so they are exact.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Sent:
     Attributes
     ----------
     setup, training, rest : Counter of int
-        Before the first round, in the rounds of training, and afterwards.
+        Bytes before the first round, in training rounds, and afterwards.
     """
 
     setup: Counter[int]

@@ -2,9 +2,9 @@
 
 Times follow from the rules of `securevfl.engine.simulation.simulator`: a message leaves after its
 sender's delay and queues on its sender's uplink behind what left before, and one of the server then
-on its receiver's downlink; the server goes on with the count-th arrival (an order statistic of the
-delays plus transfers). Many independent runs are followed side by side, round by round, and
-averaged: a Monte Carlo of the timeline in which nothing is computed or sent.
+on its receiver's downlink; the server continues with the count-th arrival (an order statistic of
+delays plus transfers). Many independent timelines are simulated round by round and averaged,
+without computing or sending anything (Monte Carlo).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Times:
     Attributes
     ----------
     setup : float
-        Until the last client has all data shares.
+        Time until the last client has all data shares.
     round : float
-        From one step of the server to the next.
+        Time from one server step to the next.
     error : float
-        Standard error of `round`, of the Monte Carlo.
+        Standard error of `round`.
     total : float
-        Until the server's last step, inference included.
+        Time until the server's last step, with inference.
     """
 
     setup: float
@@ -68,7 +68,7 @@ def expected_times(
     Parameters
     ----------
     seed : int
-        Of the Monte Carlo; its streams have nothing to do with those of a run.
+        Seed of the simulation; its streams are independent of a run's.
     """
     if conditions.uploads and isinstance(conditions.uploads[0], Trace):
         runs, rounds = 1, max(rounds, _TRACE_ROUNDS)
@@ -95,9 +95,9 @@ class Timeline:
     Attributes
     ----------
     now : ndarray, (runs,)
-        When the server had what it last waited for.
+        Time at which the server last had its inputs.
     ready : ndarray, (N,)
-        When each client is through with its setup.
+        Time at which each client has finished its setup.
     """
 
     def __init__(

@@ -33,17 +33,17 @@ class Remedy:
     ----------
     protocol : str
     options : str
-        What changes, as options of ``securevfl run PROTOCOL``.
+        Changed options of ``securevfl run PROTOCOL``.
     price : str
-        What the change costs besides time, bytes and memory.
+        Cost of the change besides time, bytes and memory, in words.
     tolerated : int
-        Stragglers that do no harm.
+        Number of tolerated stragglers.
     round_seconds, total_seconds : float
     bytes : int
         Sent by all parties in the whole run.
     client_memory : int
     helpers : int
-        Machines without columns that it adds to the parties.
+        Number of helpers, parties without columns, that it adds.
     """
 
     protocol: str
@@ -84,7 +84,7 @@ def remedies(planned: Planned, best: Choice) -> tuple[Remedy, ...]:
     ----------
     planned : Planned
     best : Choice
-        Of the plan.
+        Best choice of the plan.
     """
     if best.tolerated > 0:
         return ()

@@ -14,8 +14,8 @@ _TRIED = 1 << 16  # divisors that are looked for one by one
 def steps_of_columns(made: CodedProtocol | SharedModels) -> dict[int, np.ndarray]:
     """Greatest common step of the columns that each client multiplies by weights, int64.
 
-    All numbers of a column differ by multiples of its step; that of a constant one is 0. By client,
-    (columns,).
+    All numbers of a column differ by multiples of its step; a constant column has step 0. The
+    result has an array (columns,) per client.
     """
     found = {}
     for n, own in made.quantised_columns().items():
@@ -28,16 +28,16 @@ def steps_of_columns(made: CodedProtocol | SharedModels) -> dict[int, np.ndarray
 def few_in_residues(steps: Mapping[int, int], needed: int) -> str:
     """Warning that sums modulo some number involve fewer clients than needed; "" if none.
 
-    A column of zeros and ones is a column of multiples of 2^16 with 16 bits. Its products with
-    whole weights are multiples, too, so that sums modulo 2^16 have other clients' columns alone.
+    With 16 fractional bits, a column of zeros and ones has multiples of 2^16. Its products with
+    integer weights are multiples, too, so sums modulo 2^16 contain only other clients' columns.
 
     Parameters
     ----------
     steps : mapping of int to int
-        By client a number by multiples of which all its parts of sums differ; 0 where they are
-        constant, which tells nothing.
+        For each client, a number of which all differences of its summands are multiples; 0 if its
+        summands are constant, which reveals nothing.
     needed : int
-        Clients that a sum must be of, T + 2.
+        Smallest number of clients in a sum, T + 2.
     """
     varied = [n for n, step in steps.items() if step]
     needed = min(needed, len(varied))

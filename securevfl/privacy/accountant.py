@@ -26,7 +26,7 @@ def sensitivity(bound: float, relation: Relation) -> float:
     bound : float
         C.
     relation : {"replace", "add or remove"}
-        The row becomes another one: 2C. It vanishes, and leaves zeros: C.
+        "replace": another row takes its place, 2C. "add or remove": zeros take its place, C.
     """
     return 2 * bound if relation == "replace" else bound
 
@@ -35,9 +35,9 @@ def sensitivity(bound: float, relation: Relation) -> float:
 def noise_multiplier(epsilon: float, delta: float) -> float:
     """Smallest noise multiplier of one (epsilon, delta)-DP release.
 
-    By the analytic Gaussian mechanism (Balle and Wang, ICML 2018), which is exact; the classical
-    formula needs epsilon < 1 and asks for more. Rounded up by 1e-9, far beyond the error of the
-    search, so that the release costs epsilon at most.
+    Computed by the analytic Gaussian mechanism (Balle and Wang, ICML 2018), which is exact; the
+    classical formula needs epsilon < 1 and gives more noise. The result is rounded up by 1e-9, more
+    than the error of the search, so that the release costs at most epsilon.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Released:
     Attributes
     ----------
     epsilon, delta : float
-        Of one release of a row; delta is also that of all of them.
+        Cost of one release of a row; delta also holds for all releases together.
     clip : float
         C, bound on the L2 norm of a row.
     """
@@ -117,7 +117,7 @@ class Released:
         Raises
         ------
         ConfigurationError
-            Naming the method, epsilon, sigma and C.
+            If C > 200 sigma; the message names the method, epsilon, sigma and C.
         """
         if self.clip > MOST_BOUND * self.sigma:
             raise ConfigurationError(
@@ -151,8 +151,8 @@ def sampled_epsilon(
 ) -> float:
     """Epsilon of Gaussian releases of secret Poisson samples, under adding or removing a row.
 
-    Only samples that the adversary does not know amplify privacy; batches that the parties draw
-    publicly do not, and are `gaussian_epsilon`'s.
+    Only samples that the adversary does not know amplify privacy. For batches that are drawn
+    publicly use `gaussian_epsilon`.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def sampled_epsilon(
     rate : float
         Probability of each row to be in a sample, in (0, 1].
     steps : int
-        Samples, at least 1.
+        Number of samples, at least 1.
     delta : float
         In (0, 1).
     method : {"rdp", "pld"}

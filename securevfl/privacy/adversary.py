@@ -22,16 +22,16 @@ class Adversary:
     server : bool
         Whether the server is one of them.
     clients : int or str
-        Colluding clients: a number, or "T", as many as the protocol's privacy threshold.
+        Number of colluding clients, or "T" for the protocol's privacy threshold.
     uploads : int or str
-        Clients whose uploads are seen although the server is not part of it.
+        Number of clients whose uploads the adversary sees without the server.
     role : str
-        One party of a role of the protocol, such as "client" or "key holder", or "outsider", who
-        listens to the links and is no party. A role in the plural stands for all who have it.
+        One party of a role of the protocol, such as "client" or "key holder", or "outsider", which
+        observes the links and is no party. A plural means all parties of the role.
     without : str
-        Role that none of the colluding clients has.
+        Role that no colluding client has.
     behaviour : {"honest-but-curious", "malicious"}
-        Whether they follow the protocol.
+        Whether the colluding parties follow the protocol.
 
     Examples
     --------

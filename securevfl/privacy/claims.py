@@ -29,11 +29,11 @@ class Guarantee:
     Attributes
     ----------
     epsilon : float
-        Of one release of a row; positive and finite.
+        Epsilon of one release of a row; positive and finite.
     delta : float
-        Of one release, and of all of them; in [0, 1).
+        Delta of one release, and of all releases together; in [0, 1).
     total_epsilon : float
-        Of all releases of a row in a run together; at least epsilon.
+        Epsilon of all releases of a row in a run together; at least `epsilon`.
 
     Raises
     ------
@@ -70,19 +70,19 @@ def rounded_up(value: float, digits: int = 3) -> str:
 class Claim:
     """One privacy claim of a protocol's card.
 
-    `who`, `about`, `notion` and `source` are the words that summaries and verdicts are written
-    with: the phrase of the adversary, and the other three attributes.
+    `who`, `about`, `notion` and `source` are texts for summaries and verdicts: the phrase of the
+    adversary, and of three other attributes.
 
     Attributes
     ----------
     against : Adversary
-        May be given by its phrase: "server", "T clients", "server + T clients", "outsider".
+        Adversary, or its phrase: "server", "T clients", "server + T clients", "outsider".
     asset : {"features", "model", "labels", "messages"}
-        What is protected. "messages": that nothing is sent but what is declared.
+        Protected asset. "messages" claims that only declared messages are sent.
     strength : {"perfect", "statistical", "computational", "differential", "undetermined", "none"}
-        "perfect" supposes ideal randomness and private channels; "undetermined" says that other
-        values give the adversary the same view, and not that all are alike to it; "none" says that
-        the protocol claims nothing here, which is stated so that nobody has to guess.
+        "perfect" assumes ideal randomness and private channels. "undetermined" means that some
+        other values give the adversary the same view, not that all values do. "none" states that
+        the protocol claims nothing.
     reason : str
         The theorem, or why nothing is claimed.
     given : tuple of str

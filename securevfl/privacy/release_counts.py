@@ -1,9 +1,9 @@
 """Counts of releases, one for each row of a party, kept by the party itself.
 
-What all releases of a row cost is a promise of the party that sends them. So it counts them where
-nobody else can change the count, refuses what goes beyond the promise, and writes the count before
-the release leaves (`securevfl.engine.party.Party.write_ahead`): a crash or a resume forgets none.
-A count is kept as bytes, one little-endian uint32 a row, and is empty before the first release.
+The party that sends releases promises their total cost. So it counts them where no other party can
+change the count, refuses releases beyond the promise, and writes the count before it sends
+(`securevfl.engine.party.Party.write_ahead`), so that a crash or a resume loses no count. A count is
+kept as bytes, one little-endian uint32 a row, and is empty before the first release.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def after_release(counts: bytes, rows: np.ndarray, held: int) -> bytes:
     Parameters
     ----------
     counts : bytes
-        So far.
+        Counts before the release.
     rows : ndarray
-        Different row numbers.
+        Distinct row numbers.
     held : int
-        Rows that the party holds.
+        Number of rows of the party.
     """
     found = np.frombuffer(counts, _COUNT) if counts else np.zeros(held, _COUNT)
     new = found.copy()
@@ -44,7 +44,7 @@ def refuse_repeated(rows: np.ndarray, who: str) -> None:
     Raises
     ------
     PrivacyError
-        Naming the row and how often it is in the request.
+        If a row is repeated; the message names it and its number of occurrences.
     """
     named, often = np.unique(rows, return_counts=True)
     if len(often) and often.max() > 1:
@@ -61,12 +61,12 @@ def refuse_exceeding(
 ) -> None:
     """Refuse a request for a row that was released `limit` times.
 
-    `allows` names what sets the limit, for the error.
+    `allows` names the source of the limit, for the error.
 
     Raises
     ------
     PrivacyError
-        Naming the row and the limit.
+        If a row has reached the limit; the message names both.
     """
     if not counts:
         return

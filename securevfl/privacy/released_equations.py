@@ -42,8 +42,8 @@ SPANNED = (
 def independent_columns(rows: np.ndarray, unit: float) -> int:
     """Number of linearly independent columns besides a constant: rank of [X | 1] less 1.
 
-    Directions in which the rows differ by less than a unit, in the root mean square, do not count:
-    fixed-point numbers of that unit do not have them.
+    Directions in which the rows differ by less than a unit, in the root mean square, do not count,
+    because fixed-point numbers of that unit cannot represent them.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def independent_columns(rows: np.ndarray, unit: float) -> int:
     Returns
     -------
     int
-        From 0, where all rows are alike, to min(d, M - 1).
+        Rank, from 0, if all rows are equal, to min(d, M - 1).
     """
     centred = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
     # Singular values by the smaller Gram matrix; its eigenvalues are their squares.
@@ -88,20 +88,20 @@ class Odometer:
     width : int
         h.
     unknowns : int
-        Independent columns of all parties together.
+        Number of independent columns of all parties together.
     rank : int or None
         Rank r of the expanded rows [X | ... | X^D | 1]. From E h = r on, linear algebra gives the
-        space that all columns and powers span. None of embeddings that are no polynomials.
+        space that all columns and powers span. None if embeddings are not polynomial.
     visits : int
-        E: in how many decoded batches the row was, at most.
+        E, the largest number of decoded batches that contained one row.
     visits_planned : int
-        E at the end of the run as it is configured, without a budget.
+        E at the end of the configured run, without a budget.
     per_epoch : int
         Rounds of an epoch.
     budget : float
-        Share of the unknowns that equations stay below, as parties enforce it; 0: they do not.
+        Largest ratio of equations to unknowns, which the parties enforce; 0 for no limit.
     at_most : bool
-        Whether unknowns and rank are upper bounds: numbers of columns, which nobody looked at.
+        Whether unknowns and rank are only upper bounds, from the numbers of columns.
     """
 
     width: int
@@ -159,7 +159,7 @@ class Odometer:
         Parameters
         ----------
         shorter : bool
-            Whether fewer rounds may be named as one.
+            Whether fewer rounds may be proposed.
         """
         visits = self.visits_planned
         width = max(self.unknowns - 1, 0) // max(visits, 1)
@@ -178,10 +178,10 @@ class Odometer:
         Parameters
         ----------
         rounds, asked : int
-            Rounds that were made, and that were asked for.
+            Number of rounds done, and requested.
         spent : mapping
-            Visits, equations and unknowns by the parties' count, as the event ``sum_budget`` has
-            them.
+            Visits, equations and unknowns as counted by the parties, in the form of the event
+            ``sum_budget``.
         """
         unknowns = spent["unknowns"]
         most = max(math.ceil((self.budget or 1.0) * unknowns) - 1, 0)  # equations
@@ -262,7 +262,7 @@ def refuse_width(who: str, unknowns: int, width: int, share: float) -> None:
     Raises
     ------
     ConfigurationError
-        Naming both numbers and the remedies.
+        If one sum exceeds the budget; the message names both numbers and the remedies.
     """
     if visits_allowed(unknowns, width, share):
         return

@@ -1,7 +1,7 @@
 """Checks that every protocol must pass, published for authors of protocols.
 
 Each check is a function of a protocol, a data set and options, and raises `AssertionError` with the
-protocol's name and what is wrong. Use them from pytest::
+protocol's name and the fault. Use them from pytest::
 
     import pytest
     from securevfl.testing.conformance import CHECKS
@@ -11,7 +11,7 @@ protocol's name and what is wrong. Use them from pytest::
         check(MyProtocol, segments=2)
 
 or all at once by ``check_protocol(MyProtocol)``. Without a data set the bundled digits are used:
-few rows dealt unevenly to six parties, or 400 rows and eight parties where it must learn.
+few rows, divided unevenly among six parties; or 400 rows and eight parties for checks of learning.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ def check_protocol(
     protocol : str or Protocol class
         Name of an installed protocol, or a class.
     data : VerticalDataset, optional
-        Bundled digits if not given.
+        Data set; the bundled digits if not given.
     **options
         Options of the protocol that all checks use.
 
     Raises
     ------
     AssertionError
-        With the names of the checks that failed, and why.
+        If checks failed; the message has their names and reasons.
     """
     failures = []
     for name, check in CHECKS.items():

@@ -83,8 +83,8 @@ def _link(spec: MessageSpec) -> Link:
 def forged_messages(outcome: Outcome) -> list[tuple[float, Message]]:
     """Forged messages with arrival times: each kind, from each party that may not send it.
 
-    Each stands for a true one: it has its payload and round, and arrives when the first such one
-    was sent, thus before it. Besides there is the end of the run, at once and for a far round.
+    Each copies the payload and round of a true message, and arrives when the first such message was
+    sent, thus before it. Forged ends of the run are added, for the first and for a distant round.
     """
     protocol, parties = outcome.protocol, sorted(outcome.parties)
     rules = rules_of(protocol)

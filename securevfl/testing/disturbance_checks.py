@@ -36,8 +36,8 @@ def check_senders(
 ) -> None:
     """Check that messages from parties not allowed to send them are ignored, the sender named.
 
-    Every declared kind is sent by every wrong party to every other one, with the payload of a true
-    message that comes later. The run must be that without these, bit for bit. A protocol that
+    Every party that may not send a declared kind sends it to every other party, with the payload of
+    a later true message. The run must equal the run without them, bit for bit. A protocol that
     declares no messages passes.
     """
     plain = simulate(protocol, data, payloads=True, **options)
@@ -72,9 +72,9 @@ def check_resume(
     protocol : str or Protocol class
     data : VerticalDataset, optional
     cuts : int
-        Instants of virtual time, drawn at random, at which a checkpoint is asked for.
+        Number of random instants of virtual time at which a checkpoint is requested.
     **options
-        The protocol's own.
+        Options of the protocol.
     """
     whole = simulate(protocol, data, **options)
     data = tiny_data() if data is None else data
@@ -93,7 +93,7 @@ def check_absence(
 ) -> None:
     """Check that late uploads of one client stop training if and only if the card says so.
 
-    Where it says "skips", training may also be given up, in an error that names the client.
+    If the card says "skips", training may also end with an error that names the client.
     """
     made = make(protocol, data, **options)
     N = made.data.parties
@@ -120,9 +120,9 @@ def check_faults(
 ) -> None:
     """Check that a client's crash ends training, with a named error, iff the card says it waits.
 
-    That is, if it says "waits". The client goes down in round 2, for good and for two rounds; where
-    the server counts rounds itself, for more than it can count at one instant, two for each party.
-    Protocols that do not wait are given `Protocol.fault_options`, unless the options say otherwise.
+    The card then says "waits". The client is down from round 2 on, once for ever and once for two
+    rounds. If the server counts rounds itself, the second is longer than all rounds of one instant,
+    two per party. Other protocols get `Protocol.fault_options` as defaults.
     """
     cls = class_of(protocol)
     options = dict(cls.fault_options) | options

@@ -43,20 +43,20 @@ def check_endurance(
 ) -> None:
     """Check that a protocol that promises to go on makes all steps despite faults of a party.
 
-    These are protocols whose card says "tolerates" or "fills" of absence. They are run in settings
-    with the options that these need (`securevfl.testing.settings`): messages come late, parties
-    crash and come back, links lose messages, attempts fail. Each run must have as
-    many steps as an undisturbed one, and no error. Where the protocol corrects wrong uploads, its
-    losses must be those without them; and where it gives attempts up, uploads of one round that
-    come after 1000 s must not hold it up so long.
+    The check is for protocols whose card says "tolerates" or "fills" about absence. They run in
+    several settings, with the options that these need (`securevfl.testing.settings`): messages are
+    late, parties crash and restart, links lose messages, attempts fail. Each run must have as many
+    steps as an undisturbed one, and no error. If the protocol corrects wrong uploads, its losses
+    must be those of a run without them. If it abandons attempts, uploads that are 1000 s late must
+    not delay it by as much.
 
     Parameters
     ----------
     protocol : str or Protocol class
     data : VerticalDataset, optional
     leave_out : collection of str
-        Settings, by name, in which these options are meant to end the run: fewer results come in
-        time than it needs, however often it asks.
+        Names of settings to skip, because with these options the run must end: fewer results arrive
+        in time than it needs.
     **options
         The protocol's own.
     """

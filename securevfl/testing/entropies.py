@@ -1,8 +1,7 @@
 """Simulations with the secrets of a cluster run, to compare both exactly.
 
-Parties on a cluster draw secret choices from entropy that they keep to themselves, and that is
-deleted when the run ends. Tests and benchmarks read it here before that. No option of a run leads
-here.
+Parties on a cluster draw secret choices from their own entropy, which is deleted when the run ends.
+Tests and benchmarks read it before that by this module. No option of a run uses it.
 """
 
 from __future__ import annotations

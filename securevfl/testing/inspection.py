@@ -49,7 +49,7 @@ _LEAVES = (
 def held_arrays(party: Party) -> list[np.ndarray]:
     """Arrays that a party can reach through attributes, containers, closures and bound methods.
 
-    Its engine is left out: in a simulation that reaches everybody, in a cluster nobody.
+    Its engine is left out, which in a simulation reaches all parties.
     """
     arrays: list[np.ndarray] = []
     attributes = {name: value for name, value in vars(party).items() if name != "engine"}
@@ -107,8 +107,7 @@ def _is_tensor(thing: Any) -> bool:
 def forbidden_code(protocol: type[Protocol]) -> list[str]:
     """Imports and calls of a protocol's code that no party file may use; none without source.
 
-    The code of a protocol is its module; where that lies in a folder of its own below
-    `securevfl.protocols`, every module of that folder.
+    The code of a protocol is its module, or all modules of its folder below `securevfl.protocols`.
     """
     return sorted({found for name in _code_of(protocol) for found in _forbidden_in_module(name)})
 

@@ -155,23 +155,23 @@ def simulate(
     ----------
     protocol : str or Protocol class
     data : VerticalDataset, optional
-        `tiny_data` if not given.
+        Data set; `tiny_data` if not given.
     seed : int
     secrets : Secrets, optional
-        Secret streams of the parties, such as `securevfl.engine.streams.Composed`; they follow
-        from `seed` if not given.
+        Secret streams of the parties, such as `securevfl.engine.streams.Composed`; by default
+        derived from `seed`.
     conditions : Conditions, optional
-        The paper's delays if not given.
+        Delays and bandwidth; the paper's delays if not given.
     copying : bool
-        Pass every payload through its bytes.
+        Whether to encode every payload to bytes and decode it.
     payloads : bool
-        Keep the payloads in the transcript.
+        Whether the transcript keeps the payloads.
     faults : Faults, optional
-        What breaks.
+        Crashes and lost messages; none if not given.
     forged : iterable of (float, Message)
-        Messages of parties that deviate, and the virtual seconds at which they arrive.
+        Messages of deviating parties, each with the virtual second of its arrival.
     defaults : mapping
-        Options that are set where the protocol has them and `options` does not say otherwise.
+        Options for a protocol that has them, unless `options` sets them.
     **options
         The protocol's own.
     """

@@ -22,10 +22,10 @@ def two_views(
     rows : ndarray, (rows, d)
     stream : numpy Generator
     image_shape : (channels, height, width) or None
-        Of an image whose pixels are the columns: its views are moved by up to `SHIFT` pixels and a
-        `PART`-th of each side, what comes in being 0. In views of a table each value is, with
-        probability `MASKED`, that of another row of the batch. Both get normal noise of deviation
-        `NOISE`.
+        Shape of the image whose pixels are the columns: views are shifted by at most `SHIFT` pixels
+        and a `PART`-th of each side, with zeros at the border. None for a table: each value is
+        replaced, with probability `MASKED`, by that of another row of the batch. Both get normal
+        noise of standard deviation `NOISE`.
 
     Returns
     -------

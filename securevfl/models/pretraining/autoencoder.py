@@ -1,7 +1,7 @@
 """Encoders that learn without labels: auto-encoders, and SimCLR's contrastive objective.
 
-An encoder has two Linear layers with a leaky ReLU between them, and a head that only training
-needs: the mirrored decoder, or a projector. DVFL trains guests and hosts so (appendix D.1), FedOnce
+An encoder has two Linear layers with a leaky ReLU between them, and a head for training only: the
+mirrored decoder, or a projector. DVFL trains guests and hosts in this way (appendix D.1), FedOnce
 its guests.
 """
 
@@ -34,7 +34,7 @@ class Encoder(ABC):
     module : nn.Module
         Maps (rows, d) to (rows, h).
     head : nn.Module
-        What training needs besides.
+        Second module, used in training only.
     optimizer : dict
         Arguments of `securevfl.models.optimizers.make_optimizer`, for both.
     operations : int
@@ -132,7 +132,7 @@ class ContrastiveEncoder(Encoder):
     temperature : float
         tau > 0 of `securevfl.models.pretraining.contrast.nt_xent`.
     image_shape : (channels, height, width) or None
-        The party's strip of an image, which decides how views are made.
+        Shape of the party's strip of an image, from which views are made; None for a table.
     """
 
     def __init__(
@@ -179,9 +179,10 @@ def make_autoencoder(
     optimizer : dict
         Arguments of `securevfl.models.optimizers.make_optimizer`.
     output : Activation
-        Of the code: "relu", or "leaky_relu", "sigmoid", "none".
+        Activation of the code: "relu", "leaky_relu", "sigmoid" or "none".
     decoded : Activation
-        Of the reconstruction: "sigmoid" for rows in [0, 1], "relu" for rows of at least 0.
+        Activation of the reconstruction: "sigmoid" for rows in [0, 1], "relu" for rows of at least
+        0.
 
     Examples
     --------

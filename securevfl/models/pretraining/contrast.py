@@ -17,7 +17,7 @@ def info_nce(anchors: Tensor, positives: Tensor, temperature: float) -> Tensor:
     Parameters
     ----------
     anchors, positives : Tensor, shape (B, d)
-        Row i of one belongs to row i of the other.
+        Row i of both belongs to one sample.
     temperature : float
         tau > 0, by which similarities are divided.
 

@@ -1,10 +1,10 @@
 """Cross-party parts of FedHSSL: an objective on other parties' views, and shared layers.
 
 Y. He, Y. Kang, X. Zhao, J. Luo, L. Fan, Y. Han, Q. Yang, "A Hybrid Self-Supervised Learning
-Framework for Vertical Federated Learning", 2022. A party has two encoders side by side. The
-cross-party one learns on aligned rows to agree with what other parties make of the same samples;
-the local one learns on all rows of the party from two views of each, guided by the first, and
-the layers above its first are averaged over the parties.
+Framework for Vertical Federated Learning", 2022. A party has two encoders. The cross-party encoder
+learns, on aligned rows, to agree with other parties' representations of the same samples. The local
+encoder learns on all rows of the party from two views of each, guided by the cross-party encoder;
+its layers above the first are averaged over the parties.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Pair:
     Parameters
     ----------
     cross, local : ClientNetwork
-        Of the same columns.
+        Networks on the same columns.
     """
 
     def __init__(self, cross: ClientNetwork, local: ClientNetwork) -> None:
@@ -147,7 +147,7 @@ class Cross:
 def upper_names(module: nn.Module) -> list[str]:
     """Names of the weights above a module's first Linear layer: all parties' have one shape.
 
-    Tables of embeddings and the first Linear layer read the party's own columns.
+    Embedding tables and the first Linear layer depend on the party's own columns.
     """
     from torch import nn
 
@@ -162,8 +162,8 @@ def upper_names(module: nn.Module) -> list[str]:
 def shared_weights(network: TorchNetwork, objective: Objective) -> dict[str, np.ndarray]:
     """Weights for partial aggregation: upper layers of the local encoder, and its heads.
 
-    Layers are named by their place above the first one: parties whose columns hold category codes
-    have tables before it.
+    Layers are numbered from the first one, because parties with category codes have embedding
+    tables before it.
     """
     parameters, names = weights_of(network), upper_names(network.module)
     upper = {f"encoder/{place}": parameters[name] for place, name in enumerate(names)}

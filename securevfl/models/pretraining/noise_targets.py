@@ -1,8 +1,8 @@
 """Noise as targets: an unsupervised network spreads its rows over the unit sphere.
 
 P. Bojanowski, A. Joulin, "Unsupervised Learning by Predicting Noise", 2017, as FedOnce's guests use
-it (Wu, Li, He 2022): every row has a random target on the sphere; the network is trained to come
-near it, and now and then the rows of a batch exchange their targets in the best way.
+it (Wu, Li, He 2022): every row has a random target on the sphere; the network is trained to
+approach it, and from time to time targets are reassigned within a batch to minimise the loss.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NoiseTargets:
     ----------
     targets : ndarray, (M, h), float32
     assigned : ndarray, (M,), int64
-        Which target each row has.
+        Number of each row's target.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class NoiseTargets:
         ----------
         rows : ndarray, (B, d)
         places : ndarray, (B,)
-            Their numbers.
+            Row numbers.
         reassign : bool
-            Whether the rows exchange their targets first, so that the loss becomes least.
+            Whether targets are first reassigned within the batch, to minimise the loss.
 
         Raises
         ------

@@ -1,9 +1,9 @@
 """Self-supervised training steps over bottom models: SCARF, SimSiam, BYOL and MoCo.
 
-An objective owns what its method adds to the network: heads, a slowly moving copy, a memory of
-negatives. It meets the network as a server meets a client's in split training: embeddings of two
-views come in, dL/dH goes out. So every network that can be trained split can be trained so. The
-formulas are in `securevfl.models.pretraining.self_supervised`, FedHSSL's part in
+An objective contains what its method adds to the network: heads, a moving-average copy, a queue of
+negatives. Its interface to the network is that of a server in split training: it takes embeddings
+of two views and returns dL/dH. So every network for split training can be used. The formulas are in
+`securevfl.models.pretraining.self_supervised`, FedHSSL's part in
 `securevfl.models.pretraining.cross_party`.
 """
 
@@ -47,7 +47,7 @@ class Sizes:
     temperature : float
         tau of SCARF and MoCo.
     memory : int
-        Keys that MoCo remembers.
+        Number of keys in MoCo's queue.
     momentum : float
         m of the moving averages of BYOL and MoCo.
     """
@@ -65,7 +65,7 @@ class Objective(ABC):
     Parameters
     ----------
     width : int
-        Of the network's embedding.
+        Width of the network's embedding.
     sizes : Sizes
     stream : numpy Generator
         Draws the heads' weights; torch's global state is not touched.
@@ -216,15 +216,15 @@ class Scarf(Objective):
 class TwoViews(Objective):
     """SimSiam, BYOL and MoCo: each view's query is compared with the other view's key.
 
-    L = (C(q1, k2) + C(q2, k1)) / 2, and where guides are given besides, gamma (C(q1, g1) +
-    C(q2, g2)) / 2 (FedHSSL: g is what the cross-party network makes of the same view).
+    L = (C(q1, k2) + C(q2, k1)) / 2, plus, with guides, gamma (C(q1, g1) + C(q2, g2)) / 2 (FedHSSL:
+    g is the cross-party network's output for the same view).
 
     Attributes
     ----------
     predicts : bool
         Whether a query is a prediction of the projection, or the projection itself.
     guide : callable or None
-        Guide of a view.
+        Function that returns the guide of a view.
     guidance : float
         gamma.
     """
@@ -392,7 +392,7 @@ def make_objective(
     width, sizes, stream, optimizer
         As for `Objective`.
     make_target : callable
-        New network with the weights of the one that is to be trained.
+        Function that returns a copy of the network that will be trained.
 
     Raises
     ------

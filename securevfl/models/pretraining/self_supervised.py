@@ -72,7 +72,7 @@ def momentum_contrast(query: Tensor, key: Tensor, memory: Tensor, temperature: f
     Parameters
     ----------
     query, key : Tensor, (B, d)
-        Row i of one belongs to row i of the other; both are normalised here, no gradient to keys.
+        Row i of both belongs to one sample; this function normalises both; keys get no gradient.
     memory : Tensor, (size, d)
         Normalised keys of other samples.
     temperature : float

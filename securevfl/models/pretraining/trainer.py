@@ -1,6 +1,6 @@
 """Pre-training on a party's own rows, with or without labels, and proximity to its result.
 
-What is found is weights; the networks that are trained afterwards have optimisers of their own.
+The result is initial weights; networks trained afterwards have their own optimisers.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class HeldOut:
     features : ndarray, (m, d)
     labels : ndarray, (m,)
     stopping : EarlyStopping
-        Of the network and of the server model.
+        Early stopping of the network and the server model.
     """
 
     features: np.ndarray
@@ -172,7 +172,7 @@ def supervise(
     features : ndarray, (M, d)
     labels : ndarray, (M,)
     held : HeldOut, optional
-        May end training early, and decides which weights remain.
+        Held-out rows, which may end training early and select the final weights.
     """
     losses = [0.0]
     for epoch in range(epochs):
@@ -211,7 +211,7 @@ def self_supervise(
     epochs : range
         Numbers of the epochs; each draws batches and views of its own.
     stream : callable
-        ``stream(name, *keys)``; "views" is drawn from for every batch.
+        ``stream(name, *keys)`` returns a generator; "views" is used for every batch.
     """
     losses = [0.0]
     for epoch in epochs:
@@ -233,9 +233,9 @@ class Pretraining:
     encoder : ClientNetwork
         With an optimiser of its own.
     alone : ndarray, (m, d), optional
-        Rows that the party holds besides the aligned ones.
+        Unaligned rows of the party.
     means : Centre or Objective
-        A head that learns the labels, or an objective that needs none.
+        A server model that learns the labels, or an objective that needs none.
     """
 
     def __init__(
@@ -279,11 +279,11 @@ class Pretraining:
         Parameters
         ----------
         aligned : ndarray, (M, d)
-            They come first among all rows, as in `labels`.
+            Aligned rows, which come first among all rows and in `labels`.
         stream : callable
-            The party's own.
+            Random streams of the party.
         labels : ndarray, optional
-            Of the first rows; without them all rows are used.
+            Labels of the first rows; without them all rows are used.
         """
         rows = own_rows(aligned, self.alone)
         rows = rows if labels is None else rows[: len(labels)]
@@ -306,8 +306,8 @@ class Pretraining:
     ) -> dict[str, Any]:
         """Train with a classification head; return the figures.
 
-        ``loss``, of the last epoch, and with early stopping ``epochs`` that were made and
-        ``held_out_loss``, of the weights that remain.
+        ``loss`` is that of the last epoch; with early stopping, ``epochs`` is the number of epochs,
+        and ``held_out_loss`` the loss of the final weights.
         """
         config = self.config
         assert isinstance(config, SupervisedOptions)
@@ -338,12 +338,12 @@ class ProximalTerm:
     Attributes
     ----------
     names : tuple of str
-        Of the weights of Theta, in their order. Where Theta's tensor is smaller, it is compared
-        with the first entries of theta's: those columns of a head's first layer that read the first
-        party's embedding.
+        Names of the weights of Theta, in order. A smaller tensor of Theta is compared with the
+        first entries of theta's: the columns of a head's first layer that read the first party's
+        embedding.
     beta : float
     clip : float or None
-        Largest norm of the whole gradient, the term included; a longer one is shortened to it.
+        Largest norm of the whole gradient with the term; longer gradients are scaled down to it.
     """
 
     names: tuple[str, ...]
