@@ -1,9 +1,10 @@
 """Verifiable dealing: each holder checks that its share and all others lie on one polynomial.
 
-A dealer encodes data by a Lagrange code of degree K+T-1, as ever, and m blinding columns b by the
-same code. It commits to all shares by the root of a tree, and the root fixes random rows r (ideal
-hash). The polynomials c_i(z) = <r_i, Gamma(z)> + b_i(z) go to everybody, by their values at the
-points of the first K + T holders. Holder j checks <r_i, Gamma_j> + b_ij = c_i(alpha_j) for all i.
+A dealer encodes data by a Lagrange code of degree K+T-1, and m random blinding columns b by the
+same code. It commits to all shares by the root of a Merkle tree, and the root determines random
+check matrices r (random oracle). The dealer sends all holders the polynomials c_i(z) = <r_i,
+Gamma(z)> + b_i(z), as values at the points of the first K + T holders. Holder j checks <r_i,
+Gamma_j> + b_ij = c_i(alpha_j) for all i.
 
 Theorem 1 (docs/active.md): with q hash queries and d dealings, shares on no polynomial of degree
 K+T-1 are accepted by some K+T+1 of the H honest holders with probability at most
@@ -46,11 +47,11 @@ class Form:
     ----------
     code : LagrangeCode
     shape : tuple of int
-        Of a share: rows and columns.
+        Rows and columns of a share.
     repetitions : int
-        m, the number of checks; each is passed wrongly with probability below 2/p.
+        Number m of checks; an inconsistent dealing passes each with probability below 2/p.
     constant : bool
-        Whether all data points hold one array, as those of a model do.
+        Whether the values at all data points are one array, as for a model.
     """
 
     code: LagrangeCode
@@ -99,15 +100,16 @@ class Proof:
     Attributes
     ----------
     blind : ndarray (m,)
-        Its share of the blinding columns.
+        The holder's share of the blinding columns.
     values : ndarray (K + T, m)
-        c at the points of the first K + T holders; all holders are sent the same.
+        c at the points of the first K + T holders; equal for all holders.
     path : tuple of bytes
-        From its leaf to the root.
+        Merkle path from the holder's leaf to the root.
     nonce : bytes
-        32 bytes that only this holder is sent: without it the root tells who guesses a share.
+        32 random bytes, sent to this holder only; without a nonce, guesses of a share could be
+        tested by the root.
     statement : Statement
-        The dealer's (`Dealt`). What lacks a valid one was not received.
+        Statement signed by the dealer (`Dealt`). A dealing without a valid one is ignored.
     """
 
     blind: Array
@@ -126,7 +128,7 @@ def bits_of_soundness(form: Form, holders: int | None = None) -> float:
     ----------
     form : Form
     holders : int, optional
-        H, the honest holders; all by default.
+        Number H of honest holders; all by default.
     """
     code = form.code
     H = code.parties if holders is None else holders
@@ -142,7 +144,7 @@ def repetitions(code: LagrangeCode, bits: float = BITS) -> int:
     Raises
     ------
     ConfigurationError
-        Where an element is too short for it in 64 repetitions, as it is below p = 31.
+        If 64 repetitions are not enough, as for p below 31.
     """
     for m in range(1, 65):
         if bits_of_soundness(Form(code, (1, 1), m)) >= bits:
@@ -160,14 +162,14 @@ class Dealt:
     Attributes
     ----------
     place : int
-        j, the holder.
+        Number j of the holder.
     leaf, path : bytes
-        Its leaf, and the digest of its path. Without that a holder could alter the path, and blame
-        the dealer for it.
+        The holder's leaf, and the digest of its Merkle path. Without this digest a holder could
+        alter the path and accuse the dealer.
     root, hashed : bytes
-        The root and H(c), which are the same for all holders.
+        Root and H(c), equal for all holders.
     before : bytes
-        The chain of all dealings before this one: which story it goes on with.
+        Hash chain of all earlier dealings of the dealer.
     """
 
     place: int
@@ -236,10 +238,10 @@ def fault(form: Form, subject: Subject, place: int, share: Array, proof: Proof) 
     form : Form
     subject : Subject
     place : int
-        j, the holder.
+        Number j of the holder.
     share : ndarray (rows, columns)
     proof : Proof
-        Signed: `is_signed`.
+        Proof that `is_signed` accepts.
     """
     code, dealt = form.code, Dealt.read(proof.statement.content)
     leaf = leaf_of(form, subject, place, share, proof)

@@ -1,7 +1,7 @@
 """Verifiable dealing on protected values: a dealer's proofs and a holder's check.
 
-`securevfl.verified` proves what a coalition sees of it: shares, blinds, c, root and paths follow
-from T shares of the data, for leaves are answers of keys that are used once.
+`securevfl.verified` proves that a coalition's view of it (shares, blinds, c, root and paths) can be
+simulated from T shares of the data, because leaves are PRF outputs of keys that are used once.
 """
 
 from __future__ import annotations
@@ -96,16 +96,16 @@ def proofs(
     dealer : Participant
     own : Dealing
     signing : Signing
-        The dealer's.
+        Signing keys of the dealer.
     start : Secret (32,) uint8
         Random bytes of the dealer's start.
     shares : sequence of Element (rows, columns)
     blinds : sequence of Element (m,)
-        Shares of columns that are used for nothing else.
+        Shares of the blinding columns, which must be used once.
     nonces : sequence of Key
-        Used for nothing else.
+        Keys for the leaves, which must be used once.
     before : Secret (32,) uint8
-        The chain of the dealer's dealings before (`chained`).
+        Hash chain of the dealer's earlier dealings (`chained`).
     """
     form = own.form
     N, size = form.code.parties, form.code.size
@@ -138,9 +138,9 @@ def checked(
     holder : Participant
     own : Dealing
     place : int
-        j.
+        Number j of the holder.
     signing : Signing
-        The holder's.
+        Signing keys of the holder.
     share : Element (rows, columns)
     parts : tuple
         `PARTS`.
@@ -150,14 +150,15 @@ def checked(
     link : Secret (32,) uint8
         H(root, c).
     story : tuple
-        Start, chain, leaf, path, root, H(c) as one Secret, (6, 32) uint8, and the signature.
+        Evidence: start, chain, leaf, path, root, H(c) as one Secret, (6, 32) uint8, and the
+        signature.
 
     Raises
     ------
     LieFoundError
-        With evidence, where the dealer signed what fails the check.
+        If the dealer signed a dealing that fails the check; with the evidence.
     RunError
-        Where it is not signed: the dispute of a pair.
+        If the dealing is not signed: a dispute of two parties.
     """
     form = own.form
     found = _parts_of(own, place, share, parts)
@@ -205,19 +206,19 @@ def compared(
     holder : Participant
     own : Dealing
     places : (int, int)
-        The holder, and who sent the other story.
+        The holder, and the sender of the other statement.
     signing : Signing
-        The holder's.
+        Signing keys of the holder.
     stories : (story, story)
-        Own and other, as `checked` returns them.
+        Own and other evidence, as `checked` returns them.
 
     Raises
     ------
     LieFoundError
-        With both statements, where the dealer signed two stories in one start.
+        If the dealer signed contradicting statements within one start; with both as evidence.
     RunError
-        Where the other story is not signed: the dispute of a pair; where it is of another start,
-        as of a dealer that was put back to an older state.
+        If the other statement is not signed (a dispute of two parties), or belongs to another
+        start, as after the dealer was restored to an older state.
     """
     (mine, signature), other = stories
     formed = isinstance(other, tuple) and len(other) == 2

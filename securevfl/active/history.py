@@ -49,13 +49,13 @@ class Telling:
     Attributes
     ----------
     method : str
-        Its name, for errors.
+        Name of the method, for errors.
     forms : tuple of type
-        Of what is announced.
+        Types of the announced values.
     told : callable
-        Bytes of the round and all that is announced.
+        Function that encodes the round and all announced values to bytes.
     life : callable
-        The server's, as it is announced.
+        Function that returns the server's incarnation number from the announced values.
     """
 
     method: str
@@ -79,8 +79,8 @@ def sign(server: Any, *announced: Any, gradient: Secret) -> None:
 def tell_missed(server: Any, message: Any) -> None:
     """Send a client all announcements and gradients that it missed since a round.
 
-    Hashes would be enough for its history, but not for its model: a client that shares a model
-    without a step tells its embedding by the difference.
+    Hashes would suffice for its history, but not for its model: the share of a model that lacks a
+    step would reveal an embedding by the difference.
     """
     since = message.payload
     rows = [one for one in server.log if type(since) is int and one[0][0] > since]
@@ -91,13 +91,13 @@ def tell_missed(server: Any, message: Any) -> None:
 async def catch_up(client: Any) -> list[tuple[Any, ...]]:
     """Rounds that the client missed, in order: number, announced values and dL/dH.
 
-    Rounds up to the last one that it heard are refused: under another number it would be told to
-    step by another sum of a round. Those from its present round on are left out.
+    Rounds up to the last one that it received are refused, because the server could make it step by
+    another sum of such a round. Rounds from the current one on are left out.
 
     Raises
     ------
     RunError
-        As `hear`.
+        In the cases of `hear`.
     """
     last = client.story[1][0] if len(client.story) > 1 else 0
     client.send(SERVER, "lacks", last)
@@ -124,7 +124,8 @@ NOTHING = 0, 0, b""  # `attempted` of a client: round, the one that it was in be
 def come_back(client: Any) -> None:
     """Start after a restart: facts on a sum stay valid unless the client repeats another round.
 
-    Then the models of that sum are made anew, as in a whole run that went back.
+    If it repeats another round, the models in the sum are computed again, as when a whole run goes
+    back.
     """
     client.round_before = client.round
     if client.round < client.attempted[1]:
@@ -155,7 +156,7 @@ def note_sum(client: Any, told: bytes) -> None:
     Raises
     ------
     RunError
-        As `told_of_sum`.
+        In the cases of `told_of_sum`.
     """
     told_of_sum(client, client.round, told)
     client.attempted = client.round, client.round_before, told
@@ -167,7 +168,7 @@ def hear(client: Any, round: int, *announced: Any, payload: Any) -> Secret:
     Raises
     ------
     RunError
-        Where the server has not signed the client's own history: one of the two is wrong.
+        If the server's signature is not on the client's own history: one of both errs.
     """
     forms = Secret, Secret, Bytes
     if not isinstance(payload, tuple) or tuple(map(type, payload)) != forms:
@@ -191,7 +192,7 @@ def shown(client: Any) -> tuple[Secret]:
 def doubts(client: Any, others: Mapping[int, Secret]) -> bool:
     """Whether any history hash of other clients differs from this client's own.
 
-    Such clients are asked for the server's signature; `compare` takes what they answer.
+    The client asks such clients for the server's signature, and passes the answer to `compare`.
     """
     try:
         client.story[0].map(refuse_apart, tuple(others), *others.values(), shape=(0,))
@@ -217,9 +218,9 @@ def compare(client: Any, message: Any) -> None:
     Raises
     ------
     LieFoundError
-        Where the server signed two stories.
+        If the server signed two contradicting histories.
     RunError
-        Where the other story is not signed, or is of another start.
+        If the other history is not signed, or belongs to another start.
     """
     payload, n = message.payload, message.sender
     forms = tuple(map(type, payload)) if isinstance(payload, tuple) else ()

@@ -1,7 +1,7 @@
 """The judge: convicts a party by its own signatures only.
 
-Nobody is convicted for lack of proof. A message that was not sent, or lacks a valid signature, ends
-in a dispute of two parties, either of which may be at fault.
+Missing evidence convicts nobody. A message that was not sent, or lacks a valid signature, ends in a
+dispute of two parties, either of which may be at fault.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class BadDealing:
     ----------
     form : Form
     place : int
-        The holder.
+        Number of the holder.
     share : ndarray (rows, columns)
-        The holder gives it away by this; it is a share of the dealer's own values.
+        The holder's share of the dealer's values; publishing the evidence reveals it.
     proof : Proof
     """
 
@@ -54,8 +54,9 @@ class TwoStories:
     Attributes
     ----------
     one, other : Statement
-        About one subject, or one that differs in the life alone; or dealings of two steps in a row
-        of one start, of which the second goes on with another chain than the first leaves.
+        Statements on one subject, or on subjects that differ only in the incarnation; or dealings
+        of two consecutive steps of one start, the second of which does not continue the first's
+        chain.
     """
 
     one: Statement
@@ -101,7 +102,7 @@ class LieFoundError(RunError):
     party : int
     why : str
     evidence : BadDealing, TwoStories or WrongUpload
-        Anybody can check it with the parties' public keys.
+        Evidence that anybody can check with the parties' public keys.
     """
 
     def __init__(self, party: int, why: str, evidence: Evidence, kept: Path | None = None) -> None:
@@ -121,7 +122,7 @@ def judge(evidence: Evidence, keys: Mapping[int, bytes]) -> Verdict | None:
     ----------
     evidence : BadDealing, TwoStories or WrongUpload
     keys : mapping of int to bytes
-        Public keys (Ed25519) by party: of the manifest, never of the evidence.
+        Public keys (Ed25519) by party, from the manifest and never from the evidence.
     """
     if isinstance(evidence, TwoStories):
         return _two_stories(evidence, keys)
@@ -184,7 +185,7 @@ def read_evidence(path: Path) -> Evidence:
     Raises
     ------
     ConfigurationError
-        When the file cannot be read, or holds no evidence of this version.
+        If the file cannot be read, or contains no evidence of this version.
     """
     try:
         read = json.loads(path.read_text())

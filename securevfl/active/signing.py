@@ -24,7 +24,7 @@ class Signing:
     ----------
     own : Key
     verifiers : mapping of int to Bytes
-        By party.
+        Verification keys by party.
     run : bytes
         Name of the run in all statements: the manifest's digest, or `RUN`.
     """
@@ -37,14 +37,14 @@ class Signing:
 async def exchange_keys(party: Participant, *, server: bool = False) -> Sworn:
     """Keys for the run, in checkpoint form; empty if a manifest has the keys.
 
-    The server waits for no keys, unless `server` says that it checks statements; so it may be
-    killed meanwhile.
+    With `server`, the server checks statements, so it waits for keys. Without it, the server waits
+    for none, and may be killed meanwhile.
 
     Raises
     ------
     RunError
-        Where a server that waits was killed meanwhile: what it was told is lost, and the others
-        have a key of it that it has not.
+        If a waiting server was killed meanwhile: the keys that it received are lost, and the others
+        have a key that it lost.
     """
     if party.signing is not None:
         return ()
@@ -89,7 +89,7 @@ def new_start(party: Participant) -> Secret:
 def tell_again(server: Any) -> None:
     """Send a server's verification key again if it restarts before its first step.
 
-    What it sent before may be lost with it. Later everybody has it.
+    The first message may be lost in the crash. After the first step all parties have the key.
     """
     if server.returned and server.sworn and not server.steps:
         for n in server.peers:

@@ -1,7 +1,7 @@
 """Signed statements: a party that signs one cannot later claim something else.
 
-Two different statements by one signer about one subject are evidence against it. So a statement
-names its subject (run, life, start, step) and its content apart (docs/active.md, section 1).
+Two different statements by one signer about one subject are evidence against it. So a statement has
+its subject (run, life, start, step) separate from its content (docs/active.md).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Subject:
     Attributes
     ----------
     run : bytes
-        Its manifest's digest, or `RUN` where keys were drawn for it.
+        Digest of the run's manifest, or `RUN` if keys were drawn for the run.
     life : int
-        Of the signer; 0 in dealings, which `start` tells apart.
+        Incarnation number of the signer; 0 in dealings, which `start` distinguishes.
     start : bytes
-        Random bytes of the signer's start, 16 of them. A folder that was put back begins another
-        one, so that who restores it contradicts nobody.
+        32 random bytes of the signer's start. A restored folder begins another start, so its
+        statements contradict no earlier ones.
     signer : int
         Number of the party.
     kind : str
-        Such as "model" or "history".
+        Kind of statement, such as "model" or "history".
     step : int
         Round, or number of the step; 0 in set-up.
     """
@@ -63,7 +63,7 @@ class Statement:
     subject : Subject
     content : bytes
     signature : bytes
-        Ed25519, 64 bytes.
+        Ed25519 signature, 64 bytes.
     """
 
     subject: Subject

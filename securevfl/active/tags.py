@@ -58,17 +58,17 @@ def checked_tags(
     signing : Signing
         The holder's.
     count : int
-        Keys that the dealer draws.
+        Number of keys that the dealer draws.
     mine : mapping of int to Secret
-        Tags of those that the holder has, by their place.
+        Tags of the keys that the holder has, by index.
     parts : tuple
         `PARTS`.
 
     Raises
     ------
     RunError
-        Where they are not signed, or not those of the keys: the dispute of a pair, as a key itself
-        is under no signature.
+        If tags are not signed, or do not match the keys: a dispute of two parties, because keys
+        themselves are not signed.
     """
     wanted = ((Secret, (count, DIGEST)), (Secret, (DIGEST,)), (Bytes, ()))
     if not isinstance(parts, tuple) or [(type(x), getattr(x, "shape", None)) for x in parts] != [

@@ -1,7 +1,7 @@
 """Merkle trees of one depth: a root commits to one leaf for each of N parties.
 
-The depth is exactly ceil(log2 N). With paths of any length a dealer puts many leaves of one party
-under a root and chooses among them after the challenge, which follows from the root.
+The depth is exactly ceil(log2 N). With paths of arbitrary length a dealer could put several leaves
+of one party under a root, and choose among them after the challenge, which depends on the root.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def depth_of(parties: int) -> int:
 def paths_of(leaves: Sequence[bytes]) -> tuple[bytes, list[tuple[bytes, ...]]]:
     """Root of the tree with these leaves, and the path of each, from the leaf upwards.
 
-    Leaves are digests. What fills the tree up to a power of two is no digest of anything known.
+    Leaves are digests. The tree is padded to a power of two with values that are no known digest.
     """
     count = len(leaves)
     level = [*leaves, *[bytes(DIGEST)] * ((1 << depth_of(count)) - count)]

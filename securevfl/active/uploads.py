@@ -30,7 +30,7 @@ class Upload:
     ----------
     party : int
     values : ndarray
-        Elements.
+        Field elements.
     signature : bytes
     """
 
@@ -48,16 +48,17 @@ class Upload:
 class WrongUpload:
     """Uploads under one label, one of them wrong: evidence against its sender.
 
-    A judge who has them learns the result: they are not for the public.
+    The uploads reveal the result to a judge, so they are not public.
 
     Attributes
     ----------
     party : int
     code : LagrangeCode
-        Of N, K, T, and of the degree in the shares of the masked result, which fixes R.
+        Code with N, K, T and the degree of the masked result in the shares, which determines R.
     run : bytes
     told, name, chain : bytes
-        The label: what is public of it, the name of the set-up, and the chain of all steps before.
+        Parts of the label: the public part, the name of the set-up, and the chain of all earlier
+        steps.
     uploads : tuple of Upload
     """
 

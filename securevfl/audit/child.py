@@ -1,7 +1,7 @@
 """Work in a child process with a time limit.
 
-What is verified is code that may loop, wait for ever or end its process. None of that may end the
-one that asks.
+The verified code may loop, wait for ever or end its process, which must not affect the calling
+process.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ def in_child(work: Work, limit: float, progress: Callable[[str], None]) -> Any:
     Parameters
     ----------
     work : callable
-        Told where progress goes. The process imports it anew, so it must be a function of a module,
-        or a partial of one, and its arguments must be such values.
+        Function that gets a progress callback. The child imports it, so it must be a function of a
+        module, or a partial of one, with picklable arguments.
     limit : float
         Seconds after which the process is ended.
     progress : callable
-        Called here with each line of progress.
+        Called in this process with each line of progress.
 
     Raises
     ------
     ConfigurationError
-        Where another process cannot import the work.
+        If another process cannot import `work`.
     SecureVFLError
-        As `work` raises it.
+        If `work` raises it.
     ChildEndedError
-        Where the time was over, or the process ended by itself.
+        If the time limit was reached, or the process ended by itself.
     """
     _refuse_unpicklable(work)
     context = get_context("spawn")

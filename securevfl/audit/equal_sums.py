@@ -30,7 +30,7 @@ class EqualSums:
     ----------
     rows, other : ndarray, (M, d), float64
     first, second : ndarray, (equations,), float64
-        All sums of the run with each of them.
+        All sums of the run with each table.
     free : int
         Dimension of the fibre at the first table: unknowns less the rank of dF.
     promised : int
@@ -80,7 +80,7 @@ def equal_sums(
     optimizer : {"sgd", "adam"}
         Of clients and server, with momentum 0.9 and the rate 0.05.
     seed : int
-        Of tables, weights, labels and batches.
+        Seed of tables, weights, labels and batches.
     """
     import torch
 

@@ -56,7 +56,7 @@ class Forecast:
     best : Choice
         Choice with the shortest expected round.
     command : str
-        Command line of the run, with ``securevfl run``.
+        Options of ``securevfl run`` for this run.
     released : Odometer or None
         Number of equations that the decoded sums of the whole run give about a row, and of its
         unknowns; None if the protocol decodes no sums. Without a data set all columns count as

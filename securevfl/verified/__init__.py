@@ -1,7 +1,7 @@
 """Claims proved by construction: a coalition's view is simulated from its inputs and outputs.
 
-**A first program.** A run is written with the parties of a `World`; `decide` says what a coalition
-learns beside the declared outputs. Party `SERVER` is -1, clients count from 0::
+**A first program.** A run is written with the parties of a `World`; `decide` judges whether a
+coalition learns more than the declared outputs. Party `SERVER` is -1, clients count from 0::
 
     import numpy as np
     from securevfl.verified import SERVER, FlowError, World, decide
@@ -22,31 +22,30 @@ learns beside the declared outputs. Party `SERVER` is -1, clients count from 0::
     print(decide(world, {SERVER, 1}).scope)        # never a bare "PROVED" for readers
 
 **Values.** `world.secret(owner, name, shape_or_numbers, real=False)`. An `Element` (field array)
-has ``a + b``, ``a - b``, ``-a``, ``3 * a``, `times`, public integer arrays on either side of
-``+ - *``, public integer matrices on either side of ``@``, ``a @ b`` of two Elements, ``a * b``
-(opaque), slices and fancy indices (public ones), `rows`, ``.T``, `reshape`, `sum`, and the
-functions `concatenate`, `stack` and `combination`. A `Secret` (``real=True``) has `map` and `clip`.
+has ``a + b``, ``a - b``, ``-a``, ``3 * a``, `times`, public integer arrays on either side of ``+ -
+*``, public integer matrices on either side of ``@``, ``a @ b`` of two Elements, ``a * b`` (opaque),
+slices and fancy indices (public ones), `rows`, ``.T``, `reshape`, `sum`, and the functions
+`concatenate`, `stack` and `combination`. A `Secret` (``real=True``) has `map` and `clip`.
 ``a.map(f, *others, shape=..., real=False)`` runs any pure function of a module on the numbers: a
-proof takes it for any function of all that goes in. Protected arguments are given one by one, not
-in lists. No protected value becomes a truth value, a number, an array or a text: `FlowError`.
+proof treats it as an unknown function of all arguments. Protected arguments are passed one by one,
+not in lists. Conversion of a protected value to a boolean, number, array or text is a `FlowError`.
 
 **What a party can do**: `uniform`, `key`, ``prf(key, label, *shape)``, `public_key`,
 ``agree(own_key, their_public_key)``, ``split_key(key, threshold, points)`` and `join_key` (Shamir),
 ``encrypt(x, holder)``, ``decrypt(c)`` (sums of ciphertexts with ``+``), ``gaussian(x.clip(C),
 sigma)``, ``send(to, kind, payload)`` and ``record(event, payload)``. Payloads are values, public
 numbers, texts and arrays, and tuples, lists, dictionaries and dataclasses of these. `send` returns
-what the receiver has. A party computes with its own values and with what it received, and with
-nothing else: values of two parties in one operation are a `FlowError`. ``world.round`` may be set
-to number the rounds.
+the value that the receiver gets. A party may compute only with its own and received values: values
+of two parties in one operation are a `FlowError`. ``world.round`` may be set to number the rounds.
 
 **Outputs** are functions of inputs, declared with ``world.output(name, world.spec(...), to=[])``;
-`world.spec` takes the home off a value, for outputs alone. Outputs of which a combination stands on
-one honest party alone make no verdict better than NOT PROVED.
+`world.spec` returns a value without an owner, for outputs only. If a combination of outputs depends
+on one honest party alone, the verdict is at best NOT PROVED.
 
-**Verdicts**: "PROVED" (a certificate was found, and a checker with an algebra of its own accepted
-it), "DP" (it was, beside values that are released with noise and counted), "NOT PROVED" (with the
-messages that could not be explained), "VIOLATED" (two inputs with equal outputs for which the
-messages differ, found by running the functions). They hold for the traced batches, shapes and
+**Verdicts**: "PROVED" (a certificate was found, and a checker with its own algebra accepted it),
+"DP" (the same, except for values released with noise, which are counted), "NOT PROVED" (with the
+messages for which no proof was found), "VIOLATED" (two inputs with equal outputs and different
+messages were found by running the functions). A verdict holds for the traced batches, shapes and
 run. ``count(world, {SERVER})`` counts a program of small p and few entries over all of its inputs
 and draws, and names two inputs that leak. `docs/proof.md` has the argument.
 """

@@ -1,7 +1,7 @@
 """Lagrange shares and masks of protected values, by kernels for whole batches.
 
-In an ordinary run each function is one call of `securevfl.field`. In a traced one it notes the same
-linear combinations besides, and each result's numbers are held against them.
+In an ordinary run each function is one call of `securevfl.field`. In a traced run it also records
+the linear combinations, with which each result's numbers are compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def mixed(
     matrix : array_like, (results, parts)
     parts : sequence of Element
     value : ndarray, optional
-        The numbers, where a kernel has found them.
+        The result, if a kernel has computed it.
     """
     home, first = home_of(parts), parts[0]
     if value is None:
@@ -55,7 +55,7 @@ def mixed(
 def encoded(party: Hands, code: LagrangeCode, segments: Element, *, apart: bool = False) -> Shares:
     """Shares F(alpha_1) .. F(alpha_N) of K segments, (K, ...), with T fresh masks.
 
-    With `apart` each is in memory of its own, which is free when its receiver has taken it.
+    With `apart` each share has its own memory, which is freed once its receiver has taken it.
     """
     Z = party.uniform(code.privacy, *segments.shape[1:], name="Z")
     shares: Any = code.encode(segments._value, masks=Z._value)
@@ -112,7 +112,7 @@ def masked(
 ) -> Element:
     """Masked result: result + P(alpha) rho(alpha), from a party's keys for a label.
 
-    A label is used for one result. The bits are those of `Prss.mask` for `asked(label, of)`.
+    Use a label for one result only. The bits are those of `Prss.mask` for `asked(label, of)`.
     """
     home = home_of((result, *of), party.index)  # a trace looks at each key that it uses
     told, own = asked(label, list(map(bare, of))), {n: key._value for n, key in keys.items()}
@@ -133,7 +133,8 @@ def masked(
 class Beside:
     """Matrices of several parties side by side; one kernel gathers rows of them all.
 
-    It keeps the places of the newest matrices, so that a party makes one for those that it holds.
+    It caches the addresses of the newest matrices, so that a party needs one object for its
+    matrices.
     """
 
     def __init__(self) -> None:
@@ -184,8 +185,8 @@ def with_masks(party: Hands, prss: Prss, result: Element, masks: Sequence[Elemen
 def _apart(share: Array) -> Array:
     """A copy whose memory is returned to the system as soon as the receiver frees it.
 
-    A view would keep the shares of all holders until the last one has taken its own, and freed
-    pieces of a heap are too small for what holders join them to: a simulation would need the shares
+    A view would keep all holders' shares in memory until the last holder has taken its own, and
+    freed heap blocks would be too small for the joined arrays: a simulation would need the shares
     of all holders twice.
     """
     if share.nbytes < _LARGE:

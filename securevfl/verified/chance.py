@@ -18,8 +18,8 @@ class _Secrets(Protocol):
 class Chance:
     """Random streams from a party's own entropy, such as for rounding or views of rows.
 
-    `securevfl.verified.Participant.own_model` takes it, and functions are given it: what they draw
-    follows from the party's inputs. Nothing is claimed of how it is distributed.
+    `securevfl.verified.Participant.own_model` takes it, and functions receive it: for a proof,
+    draws are functions of the party's inputs. Nothing is claimed about their distribution.
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ by itself, and applied:
   the certificate, so that no key depends on streams under itself.
 - *release*: a released value is given, and counted; the verdict is one of differential privacy.
 
-In the end every received entry must be a function of what the coalition has: its own leaves, fresh
-values, what was given, and the declared outputs, which must be functions of inputs alone.
+In the end every received entry must be a function of values that the coalition has: its own leaves,
+fresh values, given values, and the declared outputs, which must be functions of inputs alone.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def faithful(entries: Entries) -> None:
     Raises
     ------
     Refused
-        Naming what differs.
+        If a value differs; the message names it.
     """
     world, p, values = entries.world, entries.p, {}
     ran: dict[int, Any] = {}  # a call with many results is run once
@@ -399,8 +399,8 @@ class Checker:
 
         Streams under the key `skip` do not count as dependent on it, but on the protected parts of
         their labels. Agreed and public keys do not count as dependent on secret keys: that is the
-        assumption on key agreement. It says nothing of a secret key that is a key of a PRF itself:
-        there `halves` counts them.
+        assumption on key agreement. The assumption does not cover a secret key that is also a PRF
+        key; for this case `halves` counts them.
         """
         first = self._first(min(targets))
         todo, seen, atoms = list(symbols), set(), set()
@@ -452,8 +452,8 @@ class Checker:
         Raises
         ------
         Refused
-            Naming the first entry that is not, or an output that depends on something drawn and so
-            is no function of inputs.
+            If an entry is no such function, or an output depends on a draw; the message names the
+            first.
         """
         seen: set[int] = set()
         for poly in self.outputs:
@@ -485,7 +485,7 @@ class Checker:
     def _drawn(self, poly: Poly, seen: set[int]) -> str:
         """Name of a random leaf in a polynomial that the coalition does not have; "" if none.
 
-        Atoms in `seen` were looked at before, and have none under them.
+        Atoms in `seen` were examined before, and depend on no such leaf.
         """
         todo = [s for m in poly for s in m]
         while todo:
@@ -589,7 +589,7 @@ class Checker:
 class Given(Checker):
     """Values that a coalition can compute from its inputs, outputs and releases alone.
 
-    `Checker.finish` sees to it that outputs are computed from no release that is not given.
+    `Checker.finish` ensures that outputs are computed from no release that is not given.
     """
 
     def __init__(self, entries: Entries, coalition: Iterable[int], outputs: Sequence[Output]):

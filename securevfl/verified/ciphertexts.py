@@ -90,7 +90,7 @@ def _own(scheme: Any) -> Any:
     Raises
     ------
     FlowError
-        For another one: what its ciphertexts hold, nobody has looked at.
+        For another scheme, whose ciphertexts were not reviewed.
     """
     if not type(scheme).__module__.startswith("securevfl."):
         raise FlowError(f"ciphertexts of {type(scheme).__name__}: a scheme of the library is "

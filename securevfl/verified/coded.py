@@ -73,7 +73,7 @@ def hidden(
 ) -> Element:
     """Masked result: result + P(alpha) rho(alpha), keys by their places in `Prss.blocks`.
 
-    A label is used for one result. Its bits are those of `Prss.mask`.
+    Use a label for one result only. The bits are those of `Prss.mask`.
     """
     from securevfl.field.prss import mask_streams
 

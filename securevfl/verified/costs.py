@@ -14,16 +14,16 @@ from securevfl.verified.trace import Node, Trace, name_of
 def price(world: Trace, numbers: Iterable[int]) -> str:
     """(epsilon, delta) of all releases of one row, by the party that releases it.
 
-    Neighbours are two data sets in which one row of what is clipped differs, or one label. A row
-    pays for each release that it is in; releases by two mechanisms, or of two parties, are named
-    one by one. An adaptive composition of Gaussian mechanisms with noise multipliers z_i is one
+    Neighbouring data sets differ in one row before clipping, or in one label. A row is charged for
+    each release that contains it; releases by two mechanisms, or of two parties, are listed
+    separately. An adaptive composition of Gaussian mechanisms with noise multipliers z_i is one
     with multiplier z, 1/z^2 = sum 1/z_i^2 (Dong, Roth, Su, 2022, corollary 3.3).
 
     Parameters
     ----------
     world : Trace
     numbers : iterable of int
-        Nodes that were released.
+        Numbers of the released nodes.
     """
     found: dict[str, list[str]] = {}
     nodes = [world.nodes[number] for number in sorted(set(numbers))]

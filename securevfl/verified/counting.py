@@ -1,8 +1,8 @@
 """Exact counting: whether a small program leaks, by all of its inputs and draws.
 
-It looks at no form and searches nothing, and so is a third opinion beside prover and checker. It is
-of one program with its functions, sizes and modulus, and its streams of keys are independent and
-uniform.
+Counting uses no symbolic form and no search, so it is independent of prover and checker. The result
+holds for one program with its functions, sizes and modulus; streams of keys are taken as
+independent and uniform.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Counted:
     Attributes
     ----------
     leaks : bool or None
-        Whether two inputs with equal outputs give views of different distributions; None where
-        that could not be counted.
+        Whether two inputs with equal outputs give views of different distributions; None if the
+        program could not be counted.
     cases : int
-        Assignments that were counted.
+        Number of counted assignments.
     text : str
-        Two such inputs, or what was counted, or why nothing was.
+        Two such inputs, or a sentence on what was counted, or the reason why nothing was.
     """
 
     leaks: bool | None
@@ -59,10 +59,11 @@ def count(
     Parameters
     ----------
     world : World
-        Of p^entries up to 65,536 cases, where entries are those of all inputs, tapes and streams.
+        Program with at most 65,536 = p^entries cases, over the entries of all inputs, tapes and
+        streams.
     coalition : iterable of int
     outputs : sequence of Output, optional
-        In place of the declared ones that its members may have.
+        Outputs to use instead of those declared for its members.
 
     Examples
     --------

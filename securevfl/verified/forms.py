@@ -1,16 +1,16 @@
 """Symbolic forms of values: linear combinations, over F_p, of linear maps of whole blocks.
 
-A *block* is an array whose entries are not looked at: an input, a tape of uniform elements, one
-stream of a PRF, what a function returned. A *view* is a public linear map from the entries of a
-block to an array: a choice of rows, a transposition, a product with a public matrix. A *form* is
+A *block* is an array whose entries stay symbols: an input, a tape of uniform elements, one stream
+of a PRF, or a function's result. A *view* is a public linear map from the entries of a block to an
+array: a choice of rows, a transposition, a product with a public matrix. A *form* is
 
     constant + sum_b c_b L_b(b) + sum_w c_w (L_1(b_1) @ L_2(b_2) @ ...),
 
-with one view for each block of the linear part, so that equal linear maps of a block are added up
-and cancel exactly. Coefficients of codes are the same for all entries of a block, so a form has as
-many terms as blocks, whatever the number of rows.
+with one view per block of the linear part, so that equal linear maps of a block are added and
+cancel exactly. Coefficients of codes are the same for all entries of a block, so a form has as many
+terms as blocks, whatever the number of rows.
 
-What is not linear is a block of its own, with the forms that went in: an opaque function of these.
+A non-linear result is its own block, an opaque function of its arguments' forms.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Block:
     ----------
     number : int
     node : Node or None
-        Where it came from first; None for a block that the prover made.
+        Node in which it first occurs; None for a block that the prover made.
     kind : str
         The operation of its node, or "fresh" for a uniform value that the prover made.
     deps : tuple of Form
-        What a function is computed from; of a PRF stream its key.
+        Arguments of a function; the key of a PRF stream.
     """
 
     number: int
@@ -138,8 +138,8 @@ class Form:
 class Views:
     """Public linear maps; equal maps have equal numbers.
 
-    A map to m entries is an (m, k) table of flat places in the block (-1 for none), and an (m, k)
-    table of weights, None where all are 1. The first weight of a map is 1: a factor is taken out.
+    A map to m entries is an (m, k) table of flat positions in the block (-1 for none), and an (m,
+    k) table of weights, None if all are 1. The first weight of a map is normalised to 1.
     """
 
     def __init__(self, p: int) -> None:
@@ -348,8 +348,8 @@ class Views:
     def pivots(self, view: int) -> list[int] | None:
         """A position in the block for each output entry, such that the map is invertible there.
 
-        Elimination in the order of the entries: entry i is solved for the place i. None where the
-        map does not reach all arrays, so that its result is not uniform.
+        Elimination in the order of the entries: entry i is solved for the place i. None if the map
+        is not onto, so that its result is not uniform.
         """
 
         def make() -> list[int] | None:
@@ -585,7 +585,7 @@ class Algebra:
         Raises
         ------
         NotExpressibleError
-            Where a product is seen otherwise than by rows and columns.
+            If entries of a product are not chosen by rows and columns.
         """
         total, key = Form(chosen.shape), (chosen.shape, chosen.tobytes())
         for block, (view, c) in form.linear.items():
@@ -635,7 +635,7 @@ class Algebra:
         Raises
         ------
         NotExpressibleError
-            Where there are products.
+            If the form contains products.
         """
         if form.products:
             raise NotExpressibleError("entries of a product, each times a number")
@@ -746,12 +746,12 @@ class Algebra:
         Parameters
         ----------
         seen : dict, optional
-            What views see of `by`, for other forms as well.
+            Cache of views of `by`, shared between forms.
 
         Raises
         ------
         NotExpressibleError
-            Where a product would have to be seen otherwise than by rows and columns.
+            If entries of a product would not be chosen by rows and columns.
         """
         chains = form.held.get(block, {})
         if block not in form.linear and not chains:
@@ -904,15 +904,15 @@ def _times(one: Any, other: Any, p: int) -> Any:
 class Evaluation:
     """Values of blocks and forms in a run, or in a run with other inputs.
 
-    Functions are run again on the values of what went into them.
+    Functions are run again on the values of their arguments.
 
     Parameters
     ----------
     algebra : Algebra
     leaves : mapping of int to object
-        Values of blocks that are other ones than in the run.
+        Values of blocks that differ from the run.
     resolved : callable, optional
-        What a form is after the moves of a proof.
+        Function that returns a form after the moves of a proof.
     """
 
     def __init__(
@@ -986,8 +986,9 @@ class Evaluation:
 def unfaithful(algebra: Algebra) -> str | None:
     """First difference between a form's value and the computed one; None if all agree.
 
-    Each message and output is evaluated from the leaves of its form, functions run again, and is
-    compared with the array that left. Every node that is a block has the value of that block.
+    Each message and output is evaluated from the leaves of its form, running functions again, and
+    compared with the array that was sent. Every node that is a block must have the value of that
+    block.
     """
     world, again = algebra.world, Evaluation(algebra)
     try:

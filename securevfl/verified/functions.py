@@ -1,9 +1,9 @@
 """Public values and pure functions: what may accompany a protected value, and its digest.
 
-A function of protected values is an opaque block of a proof, known only by who it is. Two calls are
-one block where the function, its public arguments and its protected inputs are the same. So the
-identity of a function is its code and not its name, and its result must follow from its inputs:
-it is run twice, and once more when the trace is checked.
+A function of protected values is an opaque block of a proof, known only by its identity. Two calls
+are one block if the function, its public arguments and its protected inputs are equal. So a
+function is identified by its code, not its name, and its result must depend on its inputs only: it
+is run twice, and once more when the trace is checked.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def identity(function: Callable[..., Any]) -> str:
     Raises
     ------
     FlowError
-        Where it is no function of its arguments alone: a method, a closure, an object.
+        If it may depend on more than its arguments: a method, a closure, an object.
     """
     if isinstance(function, functools.partial):
         parts = (*function.args, *(function.keywords or {}).items())

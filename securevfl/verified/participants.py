@@ -1,8 +1,8 @@
 """Parties of the engine that compute with protected values, and protocols that can be proved.
 
 An author derives clients and servers from `Participant` and the protocol from `Provable` and a base
-class of the library. The file trains as any other protocol. `securevfl.verified.traced.proofs` runs
-it once more in the same engine, with a trace, and decides its claims.
+class of the library. The protocol trains as any other. `securevfl.verified.traced.proofs` runs it
+again in the same engine, with a trace, and decides its claims.
 """
 
 from __future__ import annotations
@@ -90,20 +90,20 @@ class Participant(Sealing, Party):
     Attributes
     ----------
     protected : mapping of str to str or tuple of str
-        Kinds of message that carry protected values, and what these are: "field", "real", "key" or
-        "public key"; "sealing key"; "sealed" (one ciphertext); "number" (a Secret of shape () and
-        dtype float64, as a float); "signature" (or the key that verifies it); "bytes" (an Element,
-        as bytes); "keys" (a list of keys, as a uint8 array, (keys, 32)) or "seed" (a key, as a
-        uint8 array, (32,)). Two of these in one
-        text, one of arrays and one of bytes, as in "public key, field", are of a payload that has
-        both. A tuple has one for each part of a payload that is a tuple, and "public" for parts
-        without such values; a mapping has those of the keys of a dictionary, and the other keys
-        are public. All other kinds carry public numbers and texts, such as a batch's rows.
+        Types of protected values by kind of message: "field", "real", "key" or "public key";
+        "sealing key"; "sealed" (one ciphertext); "number" (a Secret of shape () and dtype float64,
+        as a float); "signature" (or the key that verifies it); "bytes" (an Element, as bytes);
+        "keys" (a list of keys, as a uint8 array, (keys, 32)) or "seed" (a key, as a uint8 array,
+        (32,)). A text with two types, one of arrays and one of bytes, such as "public key, field",
+        is for a payload with both. A tuple has one type per part of a tuple payload, "public" for
+        parts without protected values; a mapping has the types by key of a dictionary payload,
+        whose other keys are public. All other kinds have public numbers and texts, such as a
+        batch's rows.
     judged : tuple of str
-        Kinds of message of which the party itself deals with what is no value of `protected`, and
-        is given it as it came. In all other kinds it ends the run.
+        Kinds whose payloads the party receives unchanged if they do not match `protected`, and
+        judges itself. In all other kinds such a payload ends the run.
     field : PrimeField
-        F_p, of the protocol.
+        Field F_p of the protocol.
     """
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = {}
@@ -206,9 +206,9 @@ class Participant(Sealing, Party):
     def opened(self, value: Element | Secret, name: str) -> Any:
         """Numbers of a protected value, so that the protocol may decide on them.
 
-        What follows shows them to everybody. So they are in every view, like an event of the
-        history, and a proof needs them to be a function of the declared outputs. It is then for
-        inputs with which the run goes the way that was traced. Open as little as will do: whether a
+        The decision reveals the numbers to all parties. So they are in every view, like an event of
+        the history, and a proof needs them to be a function of the declared outputs. The proof then
+        holds for inputs that lead to the traced decisions. Open as little as possible: whether a
         loss is finite, and not the loss.
 
         Returns
@@ -299,7 +299,7 @@ class Participant(Sealing, Party):
     def record(self, event: str, **fields: Any) -> None:
         """Record an event in the public history; its fields count as revealed to all.
 
-        A protected number that is nan, such as a measure that there is not, is left out.
+        A protected number that is NaN, such as an undefined measure, is left out.
         """
         if self.world is not None:
             self.world.sent(self.index, None, f"event {event}", self.round, fields)
@@ -310,8 +310,9 @@ class Participant(Sealing, Party):
     def streams(self) -> Model:
         """Secret streams of this party as a function input, which permits the function to draw.
 
-        Rounding and views of rows follow from them. The function is given `Streams`, as
-        ``network.call(rounded, self.streams, self.round)``; what it draws depends on all of them.
+        They serve rounding and random views of rows. The function receives `Streams`, as in
+        ``network.call(rounded, self.streams, self.round)``; a proof takes its draws as dependent on
+        all streams.
         """
         return self.own_model("streams", Streams(self.engine.secrets, self.index))
 
@@ -380,7 +381,7 @@ class Participant(Sealing, Party):
         Raises
         ------
         ProtocolError
-            Where an array is none of those that were declared: it would pass for a public one.
+            If an array was not declared, because it would count as public.
         """
         what = self.protected.get(kind)
         if what is None:
@@ -470,8 +471,8 @@ def _kind(value: Protected) -> str:
 def bare_of(value: Any) -> Any:
     """Numbers of a protected value, or of all values in a party's attribute.
 
-    For evaluation, exports, attacks, tests, and checks of public shapes. A party does not compute
-    with it: a trace would not see what became of the numbers.
+    For evaluation, exports, attacks, tests, and checks of public shapes. A party must not compute
+    with the result, because a trace would not record the use of the numbers.
     """
     return _each(value, _bare)
 
@@ -568,15 +569,14 @@ class Provable:
     Attributes
     ----------
     field : PrimeField
-        F_p, of all its messages.
+        Field F_p of all its messages.
     traced_options : mapping
-        Options of the run that is traced: few rounds, rows and columns.
+        Options of the traced run: few rounds, rows and columns.
     role_options : tuple of str
-        Of these, options that are no sizes: they decide who has which role, or what is sent. The
-        verdict on a run takes them from that run.
+        Names of options, other than sizes, that decide roles or messages. A verdict on a given run
+        takes them from that run.
     traced_alone : int
-        Rows that each client of that run holds alone, besides those that all have; client 0 has
-        their labels.
+        Number of unaligned rows of each client in the traced run; client 0 has their labels.
     """
 
     field: ClassVar[Any]
@@ -587,8 +587,9 @@ class Provable:
     def ideal(self, world: World) -> None:
         """Declare the outputs: what a trusted party computes from the inputs, and for whom.
 
-        Inputs are ``world.the(party, name)``, by the names that parties gave them in `own`. Write
-        it apart from the code of the parties. Each output is ``world.output(name, value, to)``.
+        Inputs are ``world.the(party, name)``, with the names that parties use in `own`. Write this
+        method independently of the parties' code. Declare each output by ``world.output(name,
+        value, to)``.
         """
         raise NotImplementedError
 
@@ -596,9 +597,9 @@ class Provable:
         """Schedules under which the protocol is traced: which parties are late, down, and back.
 
         The first schedule is undisturbed, and the only one unless a protocol returns more, such as
-        those of `securevfl.verified.usual`. `ideal` finds in ``world.messages`` which parties took
-        part: `kind`, `round`, `sender` and `said` of each message, and of each event of the history
-        ("event round").
+        those of `securevfl.verified.usual`. `ideal` reads from ``world.messages`` which parties
+        took part: `kind`, `round`, `sender` and `said` of each message and history event ("event
+        round").
         """
         return (UNDISTURBED,)
 

@@ -45,7 +45,7 @@ class Hands:
     ----------
     index : int
     world : Trace or None
-        The trace, while one is written.
+        The trace that is recorded, if any.
     field : PrimeField
     """
 
@@ -79,11 +79,11 @@ class Hands:
         key : Key
             Made by `key`, `agree`, `join_key` or `derived_key`.
         label : int, str, bytes or tuple of these
-            All that the parties were told of this use. One label of a key is one stream.
+            Public name of this use. One label of a key gives one stream.
         *shape : int
         of : sequence of protected values
-            More of the label, which is protected: other values have another stream. A proof needs
-            labels that differ in public words as well.
+            Protected part of the label: other values give another stream. For a proof, labels must
+            also differ in their public parts.
         """
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         whole = tuple(int(n) for n in whole)
@@ -96,16 +96,17 @@ class Hands:
         Parameters
         ----------
         seed : Key
-            Made by `key`, `agree` or `join_key`, and used for nothing else. Only a trace checks
-            that: an ordinary run does not.
+            Made by `key`, `agree` or `join_key`, and used for nothing else; only a traced run
+            checks this.
         *shape : int
-            The same in all calls for a seed; a shorter stream would be the start of a longer one.
+            Shape, equal in all calls for a seed, because a shorter stream would be a prefix of a
+            longer one.
 
         Raises
         ------
         FlowError
-            While a trace is written: for a seed that also has streams with labels (`prf`), and for
-            one that was expanded to another shape.
+            In a traced run: for a seed that also has streams with labels (`prf`), or was expanded
+            to another shape.
         """
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         self._use(seed, "", ())
@@ -145,20 +146,20 @@ class Hands:
     def coins(self, name: str, root: Secret, shown: Sequence[Secret] = ()) -> bytes:
         """Public coins, 32 bytes, determined by a commitment: SHA-256 of a name and the commitment.
 
-        Everybody sees the commitment, and so does every view: a proof needs to simulate it. The
-        bytes are a function of it, so they tell nothing more. In a trace they follow from the name
-        alone, that a certificate can be checked on another trace; the claim is one of a path.
+        All parties see the commitment, so a proof must simulate it. The bytes are a function of it,
+        and reveal nothing more. In a trace they depend on the name only, so that a certificate can
+        be checked on another trace; the claim then holds for these coins.
 
         Parameters
         ----------
         name : str
-            Public, one for each commitment. In a trace another commitment under a known name is
-            refused, for it would have the same bytes there, and others in a run.
+            Public name, unique to the commitment. A trace refuses a second commitment under one
+            name, because it would give the same bytes there, and different ones in a run.
         root : Secret
             The commitment, such as the root of a tree of `tag`s under keys that are used once.
         shown : sequence of Secret
-            Of what it is a function, if that may be seen, too. A function of values that nobody
-            sees is simulated only where they are.
+            Values from which it is computed, if they may be revealed. A commitment to unseen values
+            is simulated only if these values are.
         """
         if not isinstance(name, str):
             raise FlowError(f"coins: the name must be a public text, not {describe(name)}")
@@ -228,8 +229,8 @@ class Hands:
         own : Key
         other : PublicKey
         use : tuple of int, str or bytes
-            A public name of what the key is for, bound into it with both public keys and `ends`.
-            Keys of the same two parties for two uses are independent.
+            Public name of the key's purpose, bound into the key with both public keys and `ends`.
+            Two uses give independent keys.
         ends : (int, int), optional
             Numbers of the owners of `own` and of `other`; needed with `use`.
         """
@@ -280,8 +281,8 @@ class Hands:
     def share_keys(self, code: LagrangeCode, *keys: Any) -> list[tuple[Element, ...]]:
         """Shamir shares of the keys for each party, by a code with one segment.
 
-        They are drawn at once, by the code's own kernel. `code.size` shares determine a key, and
-        fewer are uniform.
+        One call of the code's kernel makes all shares. `code.size` shares determine a key; fewer
+        are uniform.
         """
         for key in keys:
             if not isinstance(key, Key):
@@ -298,7 +299,7 @@ class Hands:
     def split_key(self, key: Any, threshold: int, points: Sequence[int]) -> dict[int, Element]:
         """Shamir shares of a key at public points; any `threshold` of them determine it.
 
-        It is cut into limbs below p. The shares of fewer than `threshold` points are uniform.
+        The key is cut into limbs below p. Shares of fewer than `threshold` points are uniform.
         """
         if not isinstance(key, Key):
             raise FlowError(f"split_key of {describe(key)}: a key is needed")
@@ -320,7 +321,8 @@ class Hands:
         Raises
         ------
         FlowError, RunError
-            For shares that are not of one key: FlowError in a trace, RunError in an ordinary run.
+            If the shares belong to different keys: FlowError in a traced run, RunError in an
+            ordinary one.
         """
         home_of(list(shares.values()), self.index)
         p, points = self.field.modulus, list(shares)
@@ -382,18 +384,18 @@ class Hands:
         sigma : float
             Standard deviation of the noise of each entry.
         name : str
-            Public name, by which declared outputs find it (`World.released`).
+            Public name, by which declared outputs refer to it (`World.released`).
         rows : ndarray of int, optional
-            Public numbers of the records that the rows are of, below 0 for none: a record pays for
-            the releases that it is in. If not given it is in all of them.
+            Public record number of each row, negative for none. A record is charged for the
+            releases that contain it; by default for all of them.
         seed : bytes, optional
-            Public seed of noise that is to be repeated. It hides nothing, so the result is no
-            release, but a Secret like any other.
+            Public seed for reproducible noise. Such noise hides nothing, so the result is an
+            ordinary Secret and no release.
 
         Raises
         ------
         FlowError
-            Where the rows have no bound, or there would be no noise.
+            If the rows have no norm bound, or sigma gives no noise.
         """
         from securevfl.privacy.mechanisms import MOST_BOUND, noised_rows
 
@@ -433,10 +435,10 @@ class Hands:
         Parameters
         ----------
         labels : Secret, (M,)
-            Whole numbers in [0, classes).
+            Integers in [0, classes).
         classes : int
         epsilon : float
-            Each label is (epsilon, 0)-DP by itself.
+            Each release of a label is (epsilon, 0)-DP.
         name : str
         seed : bytes, optional
             As for `gaussian`.
@@ -505,7 +507,7 @@ class Party(Hands):
     Parameters
     ----------
     index : int
-        From 0; `SERVER` for the server.
+        Number from 0; `SERVER` for the server.
     world : World
     """
 
@@ -544,7 +546,7 @@ def _one(party: Any) -> int:
 def asked(use: bytes, of: Sequence[Any]) -> bytes:
     """Complete PRF input: a public label, and the values of its protected part.
 
-    The length of the label stands first, so that other labels are never one question.
+    The label is prefixed by its length, so that different labels give different inputs.
     """
     parts = [np.ascontiguousarray(value).tobytes() for value in of]
     return b"".join((len(use).to_bytes(8, "big"), use, *parts)) if of else use

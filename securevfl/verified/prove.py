@@ -1,19 +1,19 @@
 """Search for a proof that a coalition's view is simulated from what it may know.
 
-The view is a list of forms, one for each protected part of a message. Steps are taken until none is
-left to take:
+The view is a list of forms, one for each protected part of a message. Steps are taken until none
+applies:
 
 - *move*: a row c L(R) + rest, with R a uniform block that the coalition lacks, L onto, and `rest`
   not dependent on R. For fixed others the row is a bijection of R: it is a uniform block s of its
   own, and R is L^-1 (s - rest) / c everywhere.
-- *give*: a key that a row shows is known from then on, or a tape that nothing else is masked by.
-  What is given makes the view larger, so it can only make a proof harder.
+- *give*: a key that a row reveals, or a tape that masks nothing else, is known from then on. Giving
+  enlarges the view, so it can only make a proof harder.
 - *prf*: streams of a key that no row depends on otherwise are uniform blocks from then on.
-- *release*: what a mechanism of differential privacy released is known, and is counted.
+- *release*: a release of a mechanism of differential privacy is known, and is counted.
 
 A row is simulated if it is a function of known blocks and of declared outputs. If all are, the list
-of steps is a certificate, which `securevfl.verified.check` reads in an algebra of its own. Nothing
-found here is a verdict before it did.
+of steps is a certificate, which `securevfl.verified.check` checks in its own algebra. Only a
+checked certificate gives a verdict.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Step:
     node : int
         Number of the node in the trace: a tape, a stream, a key, a release.
     places : tuple of int
-        Of a move: entries of the block, in the order of `entries`.
+        For a move: entries of the block, in the order of `entries`.
     part : int or None
-        Of a move: number of the protected part in the coalition's view.
+        For a move: number of the protected part in the coalition's view.
     entries : tuple of int
-        Of a move: entries of this part, each solved for the place beside it.
+        For a move: entries of this part, each solved for the corresponding entry in `places`.
     text : str
-        For readers.
+        Description for readers.
     """
 
     what: str
@@ -206,7 +206,7 @@ class Prover:
     def _look_below(self, number: int) -> None:
         """Examine the blocks that a block is computed from, in trace order.
 
-        Calls in each other would else be as deep as a model has rounds: see `in_order`.
+        Recursion would be as deep as the model's number of rounds: see `in_order`.
         """
 
         def below(one: int) -> Iterable[int]:
@@ -319,8 +319,8 @@ class Prover:
     def told(self, number: int) -> frozenset[int]:
         """Releases and public keys that a block is computed from, itself included.
 
-        A stream depends on its key, and an agreed key on no secret one: that is the assumption on
-        key agreement.
+        A stream depends on its key. An agreed key counts as independent of secret keys, by the
+        assumption on key agreement.
         """
         todo = [number]
         while todo:
@@ -353,7 +353,7 @@ class Prover:
         """Whether any of `blocks` depends on any of `on`, also through moved blocks.
 
         Streams under the key `skip` do not count as dependent on it, but on the protected parts of
-        their labels; public and agreed keys depend on secret ones where `halves` says so.
+        their labels; with `halves`, public and agreed keys depend on secret ones.
         """
         todo, seen, first = list(blocks), set(), self._first(min(on))
         while todo:
@@ -618,7 +618,7 @@ class Prover:
     def _give_leaves(self) -> bool:
         """Give the coalition the random blocks and keys that are the only unknowns of a row.
 
-        So are streams of hidden keys. No key is given on which a hidden one depends.
+        Streams of hidden keys are included. A key on which a hidden key depends is never given.
         """
         kept = set(self.ideal)
         for key in self.ideal:
@@ -882,8 +882,8 @@ def _value(block: Block) -> Any:
 def randomness_in(algebra: Algebra, form: Form, seen: set[int] | None = None) -> str | None:
     """Name of a random value that a form depends on; None for a function of inputs only.
 
-    Releases do not count, since values computed from one are given with it and its cost is counted.
-    Blocks in `seen` are skipped; those of this form are added to it.
+    Releases do not count, because they are given and their cost is counted. Blocks in `seen` are
+    skipped; those of this form are added to it.
     """
     todo, seen = list(form.blocks), set() if seen is None else seen
     while todo:
@@ -900,8 +900,8 @@ def randomness_in(algebra: Algebra, form: Form, seen: set[int] | None = None) ->
 def erring(algebra: Algebra, runs: int = 16) -> str:
     """Reason to think that a function may fail or change its shape; "" if none was seen.
 
-    A trace is of one path. Whoever catches the error goes another way, which is not in it. So the
-    functions are run on some other inputs of all parties, drawn at random: fewer with many calls.
+    A trace records one path, and a party that catches an error takes another. So functions are run
+    on some random other inputs of all parties; on fewer if there are many calls.
     """
     calls = [b for b in algebra.blocks if b.kind == "map"]
     prover = Prover(algebra, (), [])
@@ -933,7 +933,7 @@ def remembering(algebra: Algebra) -> str:
     """Reason to think that a function reads state besides its arguments; "" if not seen.
 
     After `erring` ran all functions on other inputs, each one is run on its own arguments again,
-    the last one first: what another function left in a cache is now of another run.
+    the last one first. A cache that functions share then has values of another run.
     """
     calls = [b for b in algebra.blocks if b.kind == "map"]
     first = Evaluation(algebra, {b.number: _value(b) for b in calls})

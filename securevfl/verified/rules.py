@@ -1,9 +1,9 @@
 """Rules for an author's module that types cannot enforce; help for honest authors.
 
-Types stop wrong uses of a protected value. They cannot stop code that bypasses them, or that passes
-values on by other ways than messages: a file, a clock, an object that two parties share. The syntax
-tree is compared with lists of allowed constructs; every other construct is reported with its line.
-**This is no sandbox**: Python code can hide a leak on purpose.
+Types stop wrong uses of a protected value. They cannot stop code that bypasses them, or passes
+values by a file, a clock or an object that two parties share. The syntax tree is compared with
+lists of allowed constructs; every other construct is reported with its line. **This is no
+sandbox**: Python code can hide a leak on purpose.
 """
 
 from __future__ import annotations

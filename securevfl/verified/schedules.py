@@ -1,7 +1,7 @@
 """Schedules of a traced run: which parties are late, down, or back.
 
-A proof is of one trace, and a trace has one schedule. So a protocol is traced under each schedule
-of a set, and a claim is proved where it is proved in all of them (`docs/proof.md`, L7).
+A proof covers one trace, and a trace has one schedule. So a protocol is traced under each schedule
+of a set, and a claim is proved if it is proved under all (`docs/proof.md`, L7).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Schedule:
     name : str
         A sentence for readers, such as "client 2 is late in every round".
     uploads : tuple of tuple of float
-        Of each client, the seconds that an upload of round 1, 2, ... takes; it begins anew after
-        the last. Empty for none.
+        For each client, the seconds that an upload takes in rounds 1, 2, ...; repeated after the
+        last. Empty for no delays.
     outages : tuple of Outage
-        Parties that are down.
+        Times at which parties are down.
     sharing : float
-        Of the time of an upload, the part that sharing takes.
+        Fraction of the time of an upload that sharing takes.
     """
 
     name: str
@@ -72,20 +72,21 @@ def down(name: str, some: Mapping[int, tuple[float, float]]) -> Schedule:
 def usual(parties: int, *, waits: bool, shares: bool = False) -> tuple[Schedule, ...]:
     """Schedules under which every protocol is traced.
 
-    Nobody is late; a client, and the server, go down and come back, while it uploads in round 1, at
-    the beginning of round 2, and while it shares in round 2. Where others go on without a party:
-    each client late in every round, each down from round 2 on, and all sets of clients silent in
-    round 1 up to N = 4. With more clients it is each by itself, and all but the first, so that an
-    attempt is given up. Once more so, and the next attempt lacks a client.
+    No party is late; a client, or the server, goes down and comes back, during uploads in round 1,
+    at the beginning of round 2, and during sharing in round 2. If others continue without a party:
+    each client late in every round, each down from round 2 on, and, up to N = 4, every set of
+    clients silent in round 1. With more clients, each alone is silent, and all but the first, so
+    that an attempt is abandoned; the same once more, where the next attempt lacks a client.
 
     Parameters
     ----------
     parties : int
         N.
     waits : bool
-        Whether a protocol waits for all, so that lateness changes nothing.
+        Whether the protocol waits for all parties, so that lateness changes nothing.
     shares : bool
-        Whether it goes on without who shares late, so that who is silent shares nothing, either.
+        Whether it continues without clients that share late, so that silent clients share nothing,
+        either.
     """
     clients, on_time = range(parties), _uploads(parties, set(), ())
     found = [UNDISTURBED]

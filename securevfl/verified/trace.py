@@ -1,7 +1,7 @@
 """A traced run: origin of each protected value, messages sent, outputs declared.
 
-The trace is a graph of nodes and holds no algebra. The prover and the checker each read it in an
-algebra of their own, so that a fault of one is not in the other.
+The trace is a graph of nodes, without algebra. Prover and checker each interpret it in their own
+algebra, so that a fault of one is not in the other.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Node:
     Attributes
     ----------
     number : int
-        Its place in the trace.
+        Its index in the trace.
     op : str
         "secret" (an input), "uniform" (a tape), "key"; "map" (a function), "prf" (a stream, a
         derived key or a tag, of a key and the protected part of a label), "agreed", "public key",
@@ -62,12 +62,12 @@ class Node:
         (of arguments, each times a number), "weigh", "index" and "matmul".
     args : tuple of Node
     data : object
-        What else the operation needs: a factor, an array, a call, a label.
+        Further arguments of the operation: a factor, an array, a call, a label.
     shape : tuple of int
     kind : str
         "field", "real", "model", "key", "public key", "signature" or "noised".
     owner : int or None
-        Who has a leaf from the beginning.
+        Party that has the leaf from the beginning.
     value : object
         The value in this run; None for the exact operations, which are evaluated.
     """
@@ -196,7 +196,7 @@ class Message:
     """A message, or an event of the public history (`to` is None).
 
     `said` is the public part, with "part 1", ... in place of protected values. Outputs may depend
-    on it (`Provable.ideal`): the parties in time are public.
+    on it (`Provable.ideal`), because it is public which parties are in time.
     """
 
     sender: int
@@ -286,7 +286,7 @@ class Trace:
 
         Raises
         ------
-        FlowError and whatever else the function raised
+        FlowError, or the error that the function raised
         """
         try:
             yield
@@ -353,9 +353,9 @@ class Trace:
         Parameters
         ----------
         value : tuple of int or array
-            A shape, for random numbers of this shape; or the numbers.
+            Shape of random numbers, or the numbers.
         real : bool
-            A Secret of real numbers, else an Element.
+            Whether the input is a Secret of real numbers; otherwise an Element.
         """
         shaped = type(value) is tuple
         if real:
@@ -384,13 +384,13 @@ class Trace:
     def released(self, owner: int, name: str) -> Any:
         """A party's release under a name that it used once, for declared outputs.
 
-        An output may be computed from it. In each verdict on parties that are given such an output
-        the release counts towards the epsilon of `owner`, whose rows or labels it tells of.
+        An output may be computed from it. In verdicts on coalitions that receive such an output,
+        the release counts towards the epsilon of `owner`, whose rows or labels it contains.
 
         Raises
         ------
         FlowError
-            Unless the party made just one release of that name.
+            Unless the party made exactly one release of that name.
         """
         own = [node for node in self.nodes if node.op == "release" and node.owner == owner]
         found = [node for node in own if node.name == f"{name} by {owner}"]
@@ -417,10 +417,10 @@ class Trace:
     ) -> None:
         """Declare a value that some parties may learn; all parties if `to` is not given.
 
-        It must be a function of inputs, written apart from the code of the parties, with `spec`.
-        Outputs that together depend on one honest party only are refused, except those marked by
-        `alone`. With `together` the value is what all of `to` learn by pooling their knowledge, and
-        none of them alone.
+        The value must be a function of inputs, computed with `spec` independently of the parties'
+        code. Outputs that together depend on one honest party only are refused, except those marked
+        by `alone`. With `together`, the parties in `to` learn the value only by pooling all their
+        knowledge.
         """
         if not isinstance(value, Element | Secret):
             raise FlowError(f"output {name}: an Element or a Secret is needed, not "
@@ -432,7 +432,7 @@ class Trace:
     def rounds(self, kind: str) -> list[int]:
         """Rounds in which a kind of message was sent, or an event recorded ("event round").
 
-        Who was in time is public, so declared outputs may depend on it.
+        The parties in time are public, so declared outputs may depend on them.
         """
         return sorted({message.round for message in self.messages if message.kind == kind})
 
@@ -476,7 +476,7 @@ class Trace:
     def told(self, kind: str) -> Mapping[int, Any]:
         """Public part of the first message of a kind by round, such as the parties in time.
 
-        For declared outputs, which are for a schedule. Tuples are lists here.
+        Declared outputs, which belong to a schedule, may use it. Tuples become lists.
         """
         return dict(self._told.get(kind, {}))
 
@@ -487,7 +487,7 @@ class Trace:
     def took(self, kind: str) -> Mapping[int, list[tuple[int, int]]]:
         """Receiver and sender of each message of a kind that was taken, by round.
 
-        A party that is down, or has gone on, takes none. As who was in time, this is public.
+        A party that is down, or has continued, takes none. This is public.
         """
         return self._took.get(kind, {})
 
@@ -502,7 +502,8 @@ class Trace:
     def _bare_inputs(self, public: Any) -> None:
         """Refuse numbers of an input that are sent as public ones, beside their wrapper.
 
-        Equal numbers are no sign of it: who holds all rows says so by as many as there are labels.
+        A constant array is not refused: it may equal constant labels without being computed from
+        them.
         """
         if isinstance(public, dict | list):
             for one in public.values() if isinstance(public, dict) else public:
@@ -537,9 +538,9 @@ class Trace:
         Parameters
         ----------
         form : tuple
-            What is made of it, whether its label has a protected part, and its shape.
+            Use of the stream, whether its label has a protected part, and its shape.
 
-        Without a label the key is the seed of its one stream, and has no others.
+        Without a label the key is the seed of a single stream, and has no others.
 
         Raises
         ------
@@ -733,7 +734,8 @@ MOST_CALLS = 50  # in each other, before what a value is computed from is looked
 def in_order(number: int, below: Callable[[int], Iterable[int]]) -> list[int]:
     """Blocks from which a block is computed, each after its own origins.
 
-    Python calls no deeper than about a thousand, and a model of many rounds is a chain as long.
+    It avoids recursion, which Python limits to about a thousand calls: a model of many rounds is a
+    longer chain.
     """
     order, todo, seen = list[int](), [(number, False)], set[int]()
     while todo:

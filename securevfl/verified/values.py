@@ -1,18 +1,18 @@
 """Values with which a party of a verified protocol computes.
 
-A protected value has a public shape, a home (the party that has it) and, while a run is traced, a
-node of the trace: how it was made. It carries its numbers as well, so that the same code trains in
-an ordinary run, where nothing is traced. It cannot become a truth value, a number, a NumPy array or
-a text, so it decides no control flow, no size and no time; what is not on the list does not exist,
-and `map` is worst case: an opaque function of everything that goes in.
+A protected value has a public shape, a home (the party that has it) and, in a traced run, a node of
+the trace, which records its origin. It also has its numbers, so that the same code trains in an
+ordinary, untraced run. It cannot be converted to a boolean, a number, a NumPy array or a text, so
+it cannot decide control flow, a size or a time. Only the listed operations exist, and a proof
+treats `map` as an opaque function of all arguments.
 
 - `Element`: an array over F_p. Linear operations with public numbers are exact in a proof.
-- `Secret`: an array of real numbers, or of anything else; only `map` computes on it.
-- `Model`: the state of a network and its optimiser, behind functions that are given it.
+- `Secret`: an array of real numbers or of another type; only `map` computes on it.
+- `Model`: the state of a network and its optimiser; only functions passed to it can use it.
 - `Key`: 32 bytes for `prf`, and for nothing else.
 - `Bytes`: a signature, or the key that verifies it.
-- `PublicKey`, `Sealed`, `Clipped`, `Noised`: what their makers in `parties` say.
-- `Ciphertext`, `SealingKey`, `OpeningKey`: what `ciphertexts` says.
+- `PublicKey`, `Sealed`, `Clipped`, `Noised`: see the methods of `parties` that return them.
+- `Ciphertext`, `SealingKey`, `OpeningKey`: see `ciphertexts`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def home_of(values: Sequence[Any], at: int | None = None) -> int | None:
     Raises
     ------
     FlowError
-        Where they are of two parties, or not of party `at`: nothing was sent.
+        If they belong to two parties, or not to party `at`.
     """
     home = at
     for value in values:
@@ -253,7 +253,7 @@ class Element(Protected):
         Raises
         ------
         FlowError
-            Where it is no whole number: a field knows no halves.
+            If it is no integer, because a field has no fractions.
         """
         c = self._factor(factor)
         value = self._field.multiply(self._value, self._field.reduce(c))
@@ -369,11 +369,12 @@ class Element(Protected):
         Parameters
         ----------
         function : callable
-            Of a module: it is given arrays that it cannot write to, and must follow from them.
+            Function of a module. It receives read-only arrays, and its result must depend on its
+            arguments only.
         *others
-            Protected values, each by itself, and public ones.
+            Protected values (not in lists), and public ones.
         shape : sequence of int, optional
-            Public shape of the result; that of this value if not given.
+            Public shape of the result; by default that of this value.
         real : bool
             Whether the result is a Secret of `dtype`, else an Element.
         """
@@ -502,7 +503,7 @@ class OpeningKey(Protected):
 class Ciphertext(Protected):
     """Ciphertexts of a block of field elements: bytes that the key's holder can decrypt.
 
-    In a trace `_inside` is the plaintext that they stand for, which only the trace looks at.
+    In a trace `_inside` is their plaintext, which only the trace reads.
     """
 
     __slots__ = ("_holder", "_inside")
@@ -523,8 +524,8 @@ class Ciphertext(Protected):
 class Model(Protected):
     """A network with its optimiser: a protected state, passed to functions as an object.
 
-    `call` computes with it, `step` changes it. Both are worst case: a result depends on all of the
-    state. The object has ``state_dict`` and ``load_state_dict``; the engine's checkpoints use them.
+    `call` computes with it, `step` changes it. A proof takes results as dependent on the whole
+    state. The object has ``state_dict`` and ``load_state_dict``, for the engine's checkpoints.
     """
 
     __slots__ = ()
@@ -541,7 +542,7 @@ class Model(Protected):
     ) -> Any:
         """Result of ``function(model, *others)``, which must not change the model.
 
-        With `shapes` it returns as many arrays; these and `of` are as in `step`.
+        With `shapes` the function returns one array per shape; `shapes` and `of` are as in `step`.
         """
         if shapes:
             return self._results(function, others, shapes, of, changes=0)
@@ -561,12 +562,11 @@ class Model(Protected):
         Parameters
         ----------
         shapes : sequence
-            Shapes of the arrays that it returns; none if not given.
+            Shapes of the returned arrays; by default it returns none.
         of : sequence of PrimeField or dtype
-            The field or the dtype of each array; float32 if not given.
+            Field or dtype of each array; float32 by default.
         changes : int
-            Number of models that it changes: this one, and so many less one of `others`, which
-            begin with them.
+            Number of models that it changes: this one and the first ``changes - 1`` of `others`.
         """
         return self._results(function, others, shapes, of, changes=changes)
 
@@ -660,7 +660,7 @@ def bare(value: Any) -> Any:
     Raises
     ------
     FlowError
-        For what is neither protected by itself nor plainly public.
+        For an argument that is neither a protected value nor public.
     """
     if isinstance(value, Protected):
         if isinstance(value, _UNSEEN):
@@ -677,7 +677,7 @@ def bare(value: Any) -> Any:
 def _taken(values: Sequence[Any]) -> tuple[int | None, Trace | None, list[Any]]:
     """Owner and trace of a function's arguments, and the bare arguments.
 
-    That the others are public is looked at in a trace: there is nothing to be named elsewhere.
+    Only a traced run checks that the other arguments are public.
     """
     home, world, given = None, None, []
     for value in values:
@@ -751,11 +751,11 @@ def picked(place: Callable[..., int], given: Sequence[Any], among: Sequence[Secr
     Parameters
     ----------
     place : callable
-        Of a module: its place, from what is `given`.
+        Function of a module that returns the place from `given`.
     given : sequence
-        Protected values, each by itself, and public ones.
+        Protected values (not in lists), and public ones.
     among : sequence of Secret
-        In an ordinary run none but the one at the place is looked at, so there may be many.
+        Values to pick from. An ordinary run reads only the one at the place, so there may be many.
     """
     first = among[0]
     if first._world is None:
@@ -790,7 +790,7 @@ def integers(value: Any, what: str) -> Array:
     Raises
     ------
     FlowError
-        For anything else: a field knows no fractions.
+        For other numbers, because a field has no fractions.
     """
     array = np.asarray(value)
     whole = array.dtype.kind in "iu" or (
@@ -850,7 +850,7 @@ def combination(pairs: Any, value: Array | None = None) -> Element:
     Raises
     ------
     FlowError
-        Where the values are of different fields, shapes or parties.
+        If the values have different fields, shapes or parties.
     """
     pairs = list(pairs)
     first: Element = pairs[0][1]

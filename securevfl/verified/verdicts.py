@@ -31,17 +31,17 @@ class Scope:
     Attributes
     ----------
     releases : int
-        Values that are released with noise.
+        Number of values that are released with noise.
     price : str
-        What they cost, given the weights.
+        Their privacy cost, in words.
     clear : tuple of str
-        Values of single parties that are sent as they are.
+        Values of single parties that are sent unprotected.
     prf : bool
-        Whether streams under keys are taken for uniform.
+        Whether streams of keys are assumed to be uniform.
     path : bool
-        Whether the run opens values, and decides on them.
+        Whether the run opens values and decides on them.
     schedules : int
-        Schedules of who is late and down; 0 for one trace, whatever its schedule.
+        Number of schedules; 0 for a single trace, whatever its schedule.
     """
 
     releases: int
@@ -55,8 +55,8 @@ class Scope:
     def joined(cls, some: Sequence[Scope]) -> Scope:
         """Joint scope of one verdict for several schedules, with all of their conditions.
 
-        Releases are the most of one schedule; all prices are named, as none need be the highest
-        for each party.
+        `releases` is the largest number of one schedule; all prices are listed, because none need
+        be the highest for each party.
         """
         prices = dict.fromkeys(one.price for one in some if one.price)
         return cls(
@@ -102,29 +102,29 @@ class Verdict:
         "PROVED", "DP" or "NOT PROTECTED" (with an accepted certificate), "NOT PROVED" or
         "VIOLATED".
     scope : str
-        The verdict with all that it is for. Readers are shown this one.
+        The verdict with its conditions; show this one to readers.
     coalition : tuple of int
-        Numbers of the parties that pool what they have; the server is -1.
+        Numbers of the colluding parties; the server is -1.
     outputs : tuple of str
-        Names of the declared outputs that are given to it.
+        Names of the declared outputs that it receives.
     text : str
-        Of "NOT PROVED" and "VIOLATED": what is shown by which messages, or what went wrong.
+        For "NOT PROVED" and "VIOLATED": the messages and what they reveal, or the error.
     judge : tuple of str
-        What a reader must judge, as no proof can.
+        Matters that no proof can decide and a reader must judge.
     assumptions : tuple of str
     releases : int
-        How many values were released with noise.
+        Number of values released with noise.
     price : str
-        (epsilon, delta) of these, by the party that released them.
+        Their (epsilon, delta), by releasing party.
     clear : tuple of str
-        Of "NOT PROTECTED": outputs declared to be of one party, beyond what the coalition has.
-        The certificate says that it learns nothing beside the outputs.
+        For "NOT PROTECTED": outputs of single parties that the coalition could not compute. The
+        certificate shows that it learns nothing beside the outputs.
     steps : tuple of Step
         The certificate.
     schedules : tuple of str
-        Schedules that it is for; empty for that of one trace.
+        Schedules for which it holds; empty for a single trace.
     counted : str
-        Of "NOT PROVED": what exact counting showed of the program, or why it cannot be counted.
+        For "NOT PROVED": the result of exact counting, or the reason why there is none.
     """
 
     verdict: str
@@ -171,10 +171,10 @@ class Judge:
     ----------
     world : Trace
     runs : int
-        Most runs of all functions on other inputs (`securevfl.verified.prove.erring`).
+        Largest number of runs of all functions on other inputs (`securevfl.verified.prove.erring`).
     checks : bool
-        Whether certificates are checked here. Where they are not, no verdict is one before another
-        process has accepted its certificate.
+        Whether certificates are checked here. If not, verdicts are provisional until another
+        process has accepted their certificates.
     """
 
     def __init__(self, world: Trace, *, runs: int = 16, checks: bool = True) -> None:
@@ -242,7 +242,7 @@ class Judge:
     def _strangers(self, coalition: frozenset[int]) -> str:
         """Complaint about a coalition member outside the run; "" if there is none.
 
-        Such a party sees nothing, so anything would be proved of it.
+        Such a party sees nothing, so every claim on it would be proved.
         """
         there = self.world.members | {message.to for message in self.world.messages}
         if coalition - there:
@@ -345,11 +345,11 @@ def judged(
 ) -> tuple[str, tuple[str, ...]]:
     """Reason why outputs expose one honest party, and matters for a reader to judge.
 
-    A perfect simulation *given the outputs* does not say what the outputs reveal. They are examined
-    entry by entry: a combination that leaves only one honest party's inputs is refused. It may
-    contain outputs declared as one party's, but not consist of these alone. They are examined again
-    with values rounded anew replaced by each other: then such a combination differs from one
-    party's inputs by rounding only.
+    A perfect simulation *given the outputs* does not bound what the outputs reveal. They are
+    examined entry by entry: a combination that depends only on one honest party's inputs is
+    refused. It may contain outputs declared as one party's, but not consist of these alone. A
+    second examination identifies values that differ only by rounding, and so finds combinations
+    that depend on one party's inputs up to rounding.
     """
     owners = Owners(entries, coalition, outputs)
     rows: list[tuple[str, Poly]] = []
@@ -392,9 +392,9 @@ def judged(
 def rounded_anew(entries: Entries) -> dict[int, int]:
     """Symbols of results that are another rounding of an earlier result, with its symbols.
 
-    They are field elements that one function returned for equal protected arguments and other
-    public ones, such as a round's number, and differ by `_ROUNDING` at most. Found in the numbers
-    of the trace, so it only ever adds to what is refused.
+    They are field elements that one function returned for equal protected and different public
+    arguments, such as a round's number, and that differ by at most `_ROUNDING`. The numbers of the
+    trace decide, so this can only add refusals.
     """
     if entries.rounded is None:
         again: dict[int, int] = {}
@@ -437,8 +437,9 @@ def renamed(entries: Entries, poly: Poly, by: Mapping[int, int]) -> Poly:
 class Owners:
     """Parties whose inputs each symbol depends on, given the outputs.
 
-    What a function is given that follows from the outputs, such as a declared gradient, is no
-    party's any more: a network after a step is its owner's, although the step depends on all.
+    An argument of a function that outputs determine, such as a declared gradient, counts as no
+    party's. So a network after a step counts as its owner's, although the step depends on all
+    parties.
     """
 
     def __init__(

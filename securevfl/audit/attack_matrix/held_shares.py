@@ -1,8 +1,8 @@
 """Shares held by clients, and what holders decode, where nobody decodes data, models or steps.
 
-A holder in such a protocol gets no gradient and has no model. Attacks that need either receive the
-holder's shares instead: of the steps, and of all data and models, from which it computes its share
-of the joint embedding. T + 1 or more holders pool their shares.
+A holder in such a protocol gets no gradient and has no model. Attacks that need one get the
+holder's shares instead: of the steps, and of all data and models, which give its share of the joint
+embedding. T + 1 or more holders combine their shares.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def keenest(code: LagrangeCode) -> tuple[int, ...]:
 def own_share(seen: ObservedRun, holder: int) -> np.ndarray | None:
     """A holder's share of the joint embedding of all training rows, scaled to [-1/2, 1/2).
 
-    One share is of a row of each segment, so these rows have the same values. None where nobody
-    holds shares of all models.
+    One share represents a row of each segment, so these rows have equal values. None if no party
+    has shares of all models.
     """
     if not seen.holders:
         return None

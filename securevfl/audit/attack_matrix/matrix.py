@@ -20,11 +20,11 @@ class Matrix:
     ----------
     title : str
     labels : tuple of str
-        Variants, in the order in which they were given.
+        Variants, in the given order.
     rows : list of dict
         One for each (protocol, attack, seed): ``metric``, ``success``, ``chance``, ``low``,
-        ``high``, ``samples``, ``controls``, ``note``; `success` is None where there is no view,
-        and the note says why. ``failed`` is true where the attack ended in an error.
+        ``high``, ``samples``, ``controls``, ``note``; `success` is None if there is no view; the
+        note gives the reason. ``failed`` is true if the attack raised an error.
     cells : list of dict
         One for each (protocol, attack), over seeds: means of ``success`` and ``chance``, the
         ``excess`` of one over the other with its 95 % interval ``low`` to ``high``, ``seeds``, and
@@ -32,7 +32,7 @@ class Matrix:
     figures : mapping
         By variant: accuracy (and AUC), virtual seconds and bytes, as mean and half-width.
     settings : mapping
-        Everything that was set.
+        All settings.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Matrix:
         Raises
         ------
         KeyError
-            When there is none.
+            If there is none.
         """
         for cell in self.cells:
             if (cell["protocol"], cell["attack"]) == (protocol, attack):

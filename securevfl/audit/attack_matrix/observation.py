@@ -31,9 +31,10 @@ class Recorder(Transcript):
     Parameters
     ----------
     first : callable
-        (kind, sender, receiver) to how many of the first payloads are kept; 0 where none is.
+        Function of (kind, sender, receiver) that returns the number of first payloads to keep; 0
+        for none.
     last : int
-        Payloads that are kept of each such link besides.
+        Number of last payloads to keep of each such link.
     """
 
     def __init__(self, first: Callable[[str, int, int], int], last: int) -> None:
@@ -80,15 +81,15 @@ def observe(
     protocol : Protocol
     conditions : Conditions
     client : int
-        Whose embeddings and gradients are kept.
+        Client whose embeddings and gradients are kept.
     until : float, optional
         Virtual second at which the run ends.
     sealed : bool
-        Whether links are sealed; it changes bytes and times, and no role's view.
+        Whether links are encrypted, which changes bytes and times, but no role's view.
     every : bool
-        Keep the joint embeddings of every round, and not of an epoch only.
+        Keep the joint embeddings of every round, not only of one epoch.
     interrupted : callable, optional
-        Asked often; when it says True, `Interrupted` is raised.
+        Called often; when it returns True, `Interrupted` is raised.
     """
     from securevfl.runs.engines.run import Interrupted
 

@@ -1,9 +1,8 @@
 """A run as attackers observe it: their views of its transcript, and their own models.
 
-A protocol says which kinds of message show values row by row (`Protocol.exposures`); everything is
-found through that, so that a new protocol needs nothing else. Two things are not messages and yet
-in a role's view: the joint embedding that a server puts into its own centre, and a client's own
-network. They are read off the parties.
+A protocol declares the kinds of message that carry values row by row (`Protocol.exposures`), and
+all views are found by this declaration. Two parts of a view are not messages: the joint embedding
+in the server's model, and a client's own network. They are read from the parties.
 """
 
 from __future__ import annotations
@@ -79,16 +78,16 @@ class ObservedRun:
     ----------
     protocol : Protocol
     parties : mapping of int to Party
-        At the end of the run.
+        Parties at the end of the run.
     client : int
-        The client that attacks where clients do, and is attacked where the server does.
+        The attacking client, or the client that the server attacks.
     observer : int
-        Who receives the client's embeddings or uploads; mostly the server.
+        Receiver of the client's embeddings or uploads; mostly the server.
     transcript : Transcript
     inputs : Inputs or None
-        Of the server's centre.
+        Inputs of the server model.
     used : tuple of int
-        Number of clients whose embeddings were in the joint one, round by round.
+        Number of clients in the joint embedding, per round.
     figures : mapping
         Held-out measures, virtual seconds, bytes and messages.
     """

@@ -14,7 +14,7 @@ from securevfl.audit.attacks.outcome import NoView, Outcome, Result
 def _gradients(case: AttackCase, *, first: bool) -> tuple[Table, str] | NoView:
     """Each row's first (or newest) gradient that the attacking client got, or else its step share.
 
-    With a note for the result, which is empty for gradients.
+    Also a note for the result, empty for gradients.
     """
     seen = case.observed
     own = seen.first_gradients if first else seen.gradients
@@ -37,8 +37,8 @@ def gradient_norm(case: AttackCase) -> Result:
 def gradient_clusters(case: AttackCase) -> Result:
     """Guess labels from a client's first gradient of each row, or its shares of the steps.
 
-    Two classes are told apart by sign, and no label is known. More are clusters of k-means, named
-    by a few rows whose labels are known.
+    Two classes are distinguished by sign, without known labels. More classes are clusters of
+    k-means, named by a few rows with known labels.
     """
     seen = _gradients(case, first=True)
     if isinstance(seen, NoView):

@@ -33,8 +33,8 @@ _SPARE = 10  # rows beyond the rank of the space
 def views_of(seen: ObservedRun) -> list[View] | NoView:
     """Values seen by the server for rows under one model, one view a message.
 
-    Single embeddings where there are any, else joint ones. Where segments have models of their own,
-    each is a view.
+    Single embeddings if there are any, else joint ones. If segments have separate models, each
+    gives a view.
     """
     single = seen.embedding_parts()
     parts = single or ([] if seen.inputs is None else list(seen.inputs.recent))
@@ -81,9 +81,9 @@ def find_span(
     ----------
     views : list of View
     columns : int
-        Number of the columns whose embeddings are seen; public.
+        Number of columns behind the embeddings; public.
     config : BaseModel
-        Whose degree is public.
+        Options with the public degree.
     stream : numpy Generator
     """
     degree = int(getattr(config, "degree", 1))

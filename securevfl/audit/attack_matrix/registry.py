@@ -38,14 +38,14 @@ class Attack(Protocol):
         Parameters
         ----------
         seen : AttackCase
-            What the run showed (`AttackCase.observed`), and a stream of the attacker's own choices.
+            Observed run (`AttackCase.observed`), and a random stream for the attacker's choices.
         settings : AttackSettings
-            What all attackers have besides their views.
+            Knowledge and effort of all attackers besides their views.
 
         Returns
         -------
         Outcome or NoView
-            A `RunError` counts as a failure of the attack, not as a lack of a view.
+            A `RunError` counts as a failed attack, not as a missing view.
         """
 
 

@@ -68,37 +68,37 @@ def attack_matrix(
     Parameters
     ----------
     variants : sequence of str
-        ``NAME`` or ``NAME:key=value,...`` of any protocol that is found.
+        ``NAME`` or ``NAME:key=value,...`` of installed protocols.
     source : DataSource
     options : mapping, optional
-        Each goes to every protocol that has it, as for `comparison`.
+        Options that are set for every protocol that has them, as for `comparison`.
     seeds : sequence of int
         Seeds of split, weights and batches, and of the attackers' own choices.
     attacks : sequence of str, optional
-        Names in `ATTACKS`, those of installed packages included; all of them if not given.
+        Names in `ATTACKS`, with those of installed packages; all by default.
     rounds : int, optional
-        Server steps, where no variant says otherwise.
+        Server steps of variants that do not set them.
     conditions : str
         As for `securevfl.run`.
     settings : AttackSettings, optional
-        Of the attackers.
+        Settings of the attackers.
     folder : Path, optional
-        Keeps the result of each variant and seed; those that are there are not run again.
+        Folder for the result of each variant and seed; existing results are not computed again.
     progress : callable, optional
-        Told (runs done, runs in all, what was done).
+        Called with (runs done, all runs, text).
     watch : callable, optional
-        Told (job, part of it that is done) before each attack.
+        Called with (job, fraction done) before each attack.
     interrupted : callable, optional
-        Asked often; when it says True, `Interrupted` is raised, with the matrix of the attacks that
-        were made as ``so_far``.
+        Called often; when it returns True, `Interrupted` is raised, with the matrix of the finished
+        attacks as ``so_far``.
     **asked
-        Options of every run among `RUN_OPTIONS`. Links are unsealed unless ``sealed`` says so.
+        Options of every run among `RUN_OPTIONS`. Links are not encrypted unless ``sealed`` is true.
 
     Raises
     ------
     ConfigurationError
-        For unknown protocols, attacks or options, and values out of range; of runs that cannot be
-        made it is a `RefusedRunsError`, before the first.
+        For unknown protocols, attacks or options, and values out of range. Runs that are impossible
+        raise `RefusedRunsError` before the first run.
     """
     needs("attacks", "attacks", "scipy", "sklearn", "matplotlib")
     chosen = tuple(ATTACKS.all() if attacks is None else attacks)
@@ -189,7 +189,7 @@ def _described(attack: Attack) -> dict[str, str]:
 def tried(attack: Attack, case: AttackCase) -> Outcome | NoView | Failed:
     """Outcome of an attack; a ConfigurationError of the attack means that it has no view.
 
-    A run that breaks under an attack is no missing view, which would read as safe.
+    A run that fails under an attack does not count as a missing view, which would look safe.
     """
     case.begin(attack.name)
     try:
@@ -242,8 +242,8 @@ def _cells(
 def _cell(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Means over seeds; the excess over chance has Student's interval of seed differences.
 
-    With one seed it is the interval over the attacked rows. An attack that failed on one seed has
-    failed: the others alone would hide it.
+    With one seed it is the interval over the attacked rows. An attack that failed on one seed
+    counts as failed.
     """
     empty = dict.fromkeys(("metric", "success", "chance", "excess", "low", "high"))
     failed = [r for r in rows if r.get("failed")]
@@ -294,14 +294,14 @@ def write_matrix(matrix: Matrix, path: Path, **more: Any) -> dict[str, Any]:
     ----------
     matrix : Matrix
     path : Path
-        Ends with ``.json``.
+        Path that ends with ``.json``.
     **more
-        Further content.
+        Further keys.
 
     Returns
     -------
     dict
-        What was written.
+        The written content.
     """
     from securevfl.audit.attack_matrix.plot import draw_matrix
     from securevfl.machine import commit, describe_machine

@@ -16,14 +16,14 @@ from securevfl.verified import bare_of
 def visits_of(seen: ObservedRun) -> list[Visit] | NoView:
     """Decoded sums of each batch, with the step that the server then dealt.
 
-    Whole numbers where the models are in shares, for its steps are what it dealt. Else floats as
-    the clients' SGD computes with them. `NoView` for other optimisers, which are not linear in the
-    gradient, and for more than one segment.
+    Values are integers if models are in shares, because the server dealt the steps; otherwise
+    floats, as in the clients' SGD. The result is `NoView` for other optimisers, which are not
+    linear in the gradient, and for more than one segment.
 
     Parameters
     ----------
     seen : ObservedRun
-        In which the joint embeddings of every round were kept.
+        Run that kept the joint embeddings of every round.
     """
     steps = seen.steps()
     if isinstance(steps, NoView):

@@ -42,25 +42,25 @@ class AttackSettings:
     Attributes
     ----------
     labels : int
-        Labels of each class that a client knows, of its training rows.
+        Number of training labels per class that a client knows.
     auxiliary : int
-        Training rows of the attacked client that the server knows.
+        Number of training rows of the attacked client that the server knows.
     client : int or None
-        The client that attacks, or is attacked by the server; if None, the last of the first half,
-        which does not straggle under the conditions "paper".
+        The attacking client, or the client that the server attacks. By default the last of the
+        first half, which is no straggler under the conditions "paper".
     rows : int or None
-        Training rows that are used, the first so many of each split; all of them if None.
+        Number of training rows to use, the first of each split; all if None.
     sum_rows : int
-        Rows on which sums are collected, in batches of all of them; more where the clients have
-        more columns together than that.
+        Number of rows on which sums are collected, in full batches; increased if the clients have
+        more columns together.
     games : int
-        Guesses of the rank distinguisher.
+        Number of guesses of the rank distinguisher.
     replayed : int
-        Steps of the clients that are repeated from recovered rows, an epoch at most.
+        Number of client steps to repeat from recovered rows, at most an epoch.
     starts : int
-        Points from which the equations of a row are solved, at most.
+        Largest number of starting points for the equations of a row.
     watched : int
-        First rounds whose sums are searched for columns.
+        Number of first rounds whose sums are searched for columns.
     """
 
     labels: int = 10
@@ -82,7 +82,7 @@ class AttackCase:
     job : Job
     settings : AttackSettings
     interrupted : callable, optional
-        Asked during the runs; True stops them.
+        Called during the runs; True stops them.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class AttackCase:
     def network(self, client: Any, protocol: Any) -> PolynomialNetwork | None:
         """A client's network if it is polynomial, so its embedding is linear in powers; else None.
 
-        Where the models are in shares, it is the one that the client began with.
+        If models are in shares, it is the client's initial network.
         """
         found = bare_of(getattr(client, "network", None))
         if found is None and hasattr(protocol, "first_weights"):
@@ -204,8 +204,8 @@ class AttackCase:
     def sums(self) -> tuple[np.ndarray, np.ndarray] | NoView:
         """Joint embeddings of the same rows in several rounds, side by side, and all columns.
 
-        Polynomial clients are linear here (D = 1); batches have all rows, so that every round adds
-        h sums of the same rows, and there are more rounds than are needed.
+        Polynomial clients are linear here (D = 1). Batches have all rows, so that every round adds
+        h sums per row, and there are more rounds than needed.
         """
         width = sum(self.data.widths) + self.data.parties
         segments = self.protocol().config.segments if self.observed.holders else 1

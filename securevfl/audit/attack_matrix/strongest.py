@@ -27,9 +27,9 @@ def strongest(job: Job, settings: AttackSettings | None = None) -> dict[str, Any
     Parameters
     ----------
     job : Job
-        Its run is made again, with its messages recorded.
+        Job whose run is repeated, with its messages recorded.
     settings : AttackSettings, optional
-        Of the attackers.
+        Settings of the attackers.
 
     Returns
     -------

@@ -28,15 +28,15 @@ def inversion(
 ) -> Outcome:
     """Predict a client's columns from the view of each row, by a network.
 
-    The decoy guesses the mean of the known rows. The control is the same attack on the same
-    numbers with the rows of `seen` shuffled.
+    The baseline guess is the mean of the known rows. The control is the same attack with the rows
+    of `seen` shuffled.
 
     Parameters
     ----------
     seen : ndarray, (rows, a)
         Embeddings, uploads or sums of each row, as real numbers.
     features : ndarray, (rows, d)
-        The truth.
+        The true columns.
     known : ndarray
         Numbers of the rows whose features the server knows.
     stream : numpy Generator
@@ -44,7 +44,7 @@ def inversion(
     Returns
     -------
     Outcome
-        The part of the decoy's squared error that is explained; chance 0.
+        Explained fraction of the baseline's squared error; chance is 0.
     """
     left = stream.permutation(attacked(len(seen), known))[:MOST]
     decoy = features[known].mean(axis=0)
@@ -68,17 +68,17 @@ def equality_solving(
 ) -> Outcome:
     """Solve ``seen = sum_n [X_n | X_n^2 | ... | 1] W_n`` for the columns, with known weights.
 
-    With fewer equations than unknowns it takes the solution nearest to the middle of the range of
-    the columns, which is public; what falls outside of the range is moved to its edge. The decoy is
-    the mean of the true columns, which is more than the attacker knows.
+    With fewer equations than unknowns it takes the solution nearest to the middle of the columns'
+    public range, and clips it to that range. The baseline guess is the mean of the true columns,
+    which the attacker does not know.
 
     Parameters
     ----------
     seen : ndarray, (rows, h)
     weights : sequence of ndarray, (d_n D + 1, h)
-        Of each client whose embedding is part of `seen`.
+        Weights of each client whose embedding is part of `seen`.
     features : sequence of ndarray, (rows, d_n)
-        The truth.
+        The true columns.
     degree : int
         D.
     stream : numpy Generator

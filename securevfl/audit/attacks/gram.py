@@ -34,7 +34,7 @@ class Visit:
     sums : ndarray, (|B|, h)
         Decoded sums, before the step.
     step : ndarray, (|B|, h)
-        What was added to the models times these rows.
+        Step G of these rows: the models were updated by X_B^T G.
     """
 
     rows: np.ndarray
@@ -48,7 +48,7 @@ def gram_of_rows(visits: Sequence[Visit], rows: int) -> np.ndarray:
     Parameters
     ----------
     visits : sequence of Visit
-        In the order of training.
+        Visits in the order of training.
     rows : int
         M.
     """
@@ -70,12 +70,12 @@ def exact_row_of_gram(
     Parameters
     ----------
     visits : sequence of Visit
-        Whole numbers, in the order of training.
+        Visits in the order of training, with integers.
     rows : int
         M.
     row : int
     field : PrimeField
-        Of a prime that is larger than twice all inner products.
+        Field of a prime larger than twice all inner products.
     """
     left, right = (field.reduce(np.rint(x).astype(np.int64)) for x in _equations(visits, rows, row))
     solved = solve_left(field, left, right[:, None]) if len(left) >= rows else None
@@ -92,7 +92,7 @@ def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | Non
     Parameters
     ----------
     visits : sequence of Visit
-        Each of all rows, in whole numbers.
+        Visits of all rows, with integers.
     field : PrimeField
         As for `exact_row_of_gram`.
     """

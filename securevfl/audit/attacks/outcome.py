@@ -27,16 +27,16 @@ class Outcome:
     Attributes
     ----------
     metric : str
-        What `success` and `chance` count; larger is better for the attacker.
+        Name of the measure; larger is better for the attacker.
     success : float
     chance : float
-        What is reached without the messages that are attacked.
+        Success without the attacked messages.
     low, high : float
-        95 % interval of `success` over the attacked rows; of an exact attack, `success` itself.
+        95 % interval of `success` over the attacked rows; equal to `success` for an exact attack.
     samples : int
-        Rows, or other things, that were attacked.
+        Number of attacked rows, or other objects.
     controls : mapping
-        The same measure of further attackers who lack what the attack uses.
+        The measure for control attacks that lack the attacked information.
     note : str
     """
 
@@ -89,7 +89,7 @@ def bootstrap(
     Parameters
     ----------
     measure : callable
-        Row numbers, (rows,) with repetitions, to a value; NaN where it is not defined.
+        Function of row numbers, (rows,) with repetitions, that returns a value; NaN if undefined.
     rows : int
     stream : numpy Generator
     """
@@ -120,7 +120,7 @@ def explained(
     ----------
     guess, truth : ndarray, (rows, columns)
     decoy : ndarray, (columns,)
-        Guessed for every row by who has seen nothing. Columns that never vary are left out.
+        Guess for every row without any view. Constant columns are left out.
 
     Returns
     -------

@@ -87,9 +87,9 @@ def decoders(code: LagrangeCode, clients: Sequence[int]) -> tuple[np.ndarray, np
     Returns
     -------
     data : ndarray, (c - rank M_C, K)
-        What those combinations are of the segments.
+        Coefficients of the segments in those combinations.
     model : ndarray, (c - rank M_C,)
-        What multiple of W they are, of model shares.
+        Coefficient of W in the same combinations of model shares.
     """
     null = cancelling(code, clients)
     data = code.field.matmul(null, code.data_matrix[list(clients)])
@@ -114,7 +114,7 @@ def known_combinations(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> 
     ----------
     code : LagrangeCode
     shares : mapping
-        By colluding client, the share of that client's data that it holds, (rows, columns).
+        Share of that client's data, (rows, columns), by colluding client.
     """
     clients = sorted(shares)
     stacked = np.stack([shares[c] for c in clients])
@@ -212,7 +212,7 @@ def _nearest(basis: np.ndarray, points: np.ndarray) -> np.ndarray:
 def recover_model(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.ndarray | None:
     """Model W of one client from shares of it; None if nothing is known.
 
-    T shares or fewer say nothing of W. T + 1 suffice, but for special points, where it takes more
+    T shares or fewer reveal nothing of W. T + 1 suffice, except for special points
     (`coalition_power`).
 
     Parameters
@@ -220,7 +220,7 @@ def recover_model(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.nd
     code : LagrangeCode
         Code by which the model was shared (`LagrangeCode.encode_constant`).
     shares : mapping
-        By colluding client, the share of that client's model that it holds, (columns, h).
+        Share of that client's model, (columns, h), by colluding client.
 
     Returns
     -------
@@ -230,7 +230,7 @@ def recover_model(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.nd
     Raises
     ------
     ConfigurationError
-        For a client that is none of the code's.
+        For a client number that the code does not have.
     """
     clients = sorted(shares)
     _, multiples = decoders(code, clients)

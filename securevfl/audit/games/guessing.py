@@ -31,9 +31,9 @@ class Played:
     ----------
     name : str
     right, rounds : int
-        Right guesses.
+        Number of right guesses, and of all guesses.
     trained : int
-        Runs that the rule was fitted to before.
+        Number of runs on which the rule was fitted before.
     """
 
     name: str
@@ -92,10 +92,10 @@ def span_game(
     ----------
     field : PrimeField
     sample : callable
-        Bit to the view of a fresh run, (coordinates,) elements.
+        Function from a bit to the view of a new run, (coordinates,) elements.
     rounds : int
     stream : Generator, optional
-        For the bits; the operating system's entropy if not given.
+        Generator of the bits; by default the operating system's entropy.
     """
     span, trained = Span(field, sample(0)), 1
     # A view outside raises the rank, so this ends. If views fill a larger space evenly, four of

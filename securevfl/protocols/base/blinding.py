@@ -1,9 +1,9 @@
 """Blinded predictions: a client asks for scores of new rows; the server decodes only masked sums.
 
-The client that asks draws masks, a uniform number for each entry of the sums, and shares them among
-all clients as data are shared. Each client adds its share to its upload. So the server decodes sums
-plus masks, uniform to it even together with T clients. It sends these on, with its network. The
-client that asked subtracts the masks and scores the rows by itself.
+The asking client draws a uniform mask for each entry of the sums, and shares the masks among all
+clients, as data are shared. Each client adds its share to its upload. So the server decodes sums
+plus masks, which are uniform even to the server with T clients. The server sends them with its
+network to the asking client, which subtracts the masks and scores the rows.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def shape_of_blind(public: Blindable) -> tuple[int, int, int]:
 def draw_blind(public: Blindable) -> tuple[Array, Array]:
     """Uniform masks of the sums, (K, length, h), and their shares for all clients, (N, length, h).
 
-    Both are of the operating system's entropy.
+    The operating system's entropy gives both.
     """
     blind = public.code.field.random(shape_of_blind(public))
     return blind, public.code.encode(blind)
@@ -83,12 +83,12 @@ def unblinded(
 ) -> tuple[list[Array], tuple[int, ...]]:
     """Sums of each piece after the masks are subtracted; loads the server's weights into `centre`.
 
-    ProtocolError where the server sent anything else.
+    ProtocolError if the server's message has another form.
 
     Parameters
     ----------
     pieces : sequence of ndarray, (|B|,)
-        Rows of each piece within a segment.
+        Row numbers of each piece within a segment.
 
     Returns
     -------

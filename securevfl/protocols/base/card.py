@@ -22,9 +22,9 @@ class Card:
     sees : mapping
         Everything that each role learns, whether or not a claim covers it.
     absence : {"waits", "skips", "fills", "tolerates"}
-        Behaviour of the others when a party's message does not come.
+        Behaviour of other parties if a party's message does not arrive.
     deviations : tuple of str
-        Departures of this implementation from the paper, and gaps that it fills.
+        Differences of this implementation from the paper, and choices that the paper leaves open.
     """
 
     title: str
@@ -39,14 +39,14 @@ class Card:
 class Exposure:
     """A kind of message whose receiver sees values row by row; attacks use these.
 
-    `Protocol.messages` says which they are; see `MessageSpec.row_by_row`.
+    `Protocol.messages` marks these kinds by `MessageSpec.row_by_row`.
 
     Attributes
     ----------
     carries : {"embedding", "upload", "gradient", "gradient share"}
-        "embedding": the sender's own embedding, with or without noise. "upload": a protected one:
+        "embedding": the sender's embedding, with or without noise. "upload": a protected embedding:
         masked, shared or encrypted. "gradient": dL/dH of the receiver's embedding. "gradient
-        share": the receiver's share of a step that stands for dL/dH.
+        share": the receiver's share of a step, from which dL/dH follows.
     """
 
     kind: str

@@ -26,7 +26,8 @@ class OnShares(Protocol):
     Attributes
     ----------
     public : object
-        Public parameters: `code`, a `LagrangeCode`, and `batches`, the layout of each part.
+        Public parameters: `code`, a `LagrangeCode`, and `batches`, the layouts of training and test
+        rows.
     """
 
     public: Any
@@ -104,22 +105,22 @@ class OnShares(Protocol):
     def opened_scores(self, rows: int, told: Any, blind: np.ndarray) -> np.ndarray:
         """Raw scores of a prediction, (rows, outputs) float32, at the client that asked.
 
-        ProtocolError or RangeError for what the server cannot have decoded.
+        ProtocolError or RangeError for numbers that the server cannot have decoded.
 
         Parameters
         ----------
         told : tuple
-            What the server sent.
+            Payload of the server's message.
         blind : ndarray, (K, length, h)
-            Of `draw_blind`.
+            Masks from `draw_blind`.
         """
 
 
 class CodedProtocol(OnShares):
     """A protocol whose clients share data and models by a `LagrangeCode` and upload sums psi.
 
-    Data shares are of kind "train-data", model shares "model", keys of masks "key". A round is
-    announced with an object that has `rows` (B), and "attempt" names `sharers` (S).
+    Kinds of message are "train-data" (data shares), "model" (model shares) and "key" (keys of
+    masks). The announcement of a round has `rows` (B); "attempt" has `sharers` (S).
     """
 
     @property

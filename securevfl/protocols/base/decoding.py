@@ -32,13 +32,13 @@ def decode_results(
     Parameters
     ----------
     server : Participant
-        Who has the results.
+        Party that has the results.
     results : mapping of int to Element, `shape`
-        By party. Where wrong ones are corrected, some of them may be anything.
+        Results by party; with `corrected` some may be arbitrary.
     degree : int
-        Of the computation in the shares: R = degree (K+T-1) + 1.
+        Degree of the computation in the shares: R = degree (K+T-1) + 1.
     corrected : bool
-        Whether results of another form are left out, and wrong ones found and corrected.
+        Whether malformed results are left out, and wrong ones found and corrected.
 
     Returns
     -------
@@ -66,8 +66,8 @@ def _wrong(
 ) -> list[int]:
     """Parties whose results do not lie on the polynomial of the others.
 
-    What those beyond the first R should be is a linear function of these, so honest results open
-    whether zeros are zeros, and nothing else.
+    Honest results beyond the first R are a linear function of those R. So the check opens only
+    whether differences are zero.
     """
     every, points = list(results.values()), [code.alphas[n] for n in results]
     if len(every) == R:
@@ -103,7 +103,7 @@ def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
     Parameters
     ----------
     parts : mapping of int to ndarray or Secret
-        By number; part n has the coded rows from n `step` on.
+        Parts by number; part n has the coded rows from n * `step` on.
     """
     ends = ((n * step, min((n + 1) * step, batches.length)) for n in parts)
     samples = [batches.samples(np.arange(*rows)) for rows in ends]

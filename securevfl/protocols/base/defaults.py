@@ -1,7 +1,7 @@
 """Default protocols, and other words for options.
 
-The packages above `protocols` find protocols by discovery and ask them for properties. Code that
-needs a default takes it from here, so that no other module names a protocol.
+Packages above `protocols` discover protocols and read their properties. Default names are only in
+this module, so that no other module names a protocol.
 """
 
 from __future__ import annotations
@@ -77,8 +77,7 @@ def is_advanced(name: str, extra: object = None) -> bool:
     Parameters
     ----------
     extra : object
-        ``json_schema_extra`` of the field; a protocol of your own marks it with
-        ``{"advanced": True}``.
+        ``json_schema_extra`` of the field; ``{"advanced": True}`` marks an advanced option.
     """
     return name in ADVANCED or (isinstance(extra, dict) and extra.get("advanced") is True)
 
@@ -86,7 +85,7 @@ def is_advanced(name: str, extra: object = None) -> bool:
 def our_name(name: str, known: Collection[str]) -> str:
     """This library's name for another program's option; an unknown name stays unchanged.
 
-    A name in `known` stays as well.
+    A name in `known` is also unchanged.
 
     Examples
     --------

@@ -36,7 +36,7 @@ class EmbeddingProtocol(SplitProtocol):
     Attributes
     ----------
     layout : Batches
-        Rows in segments and the batch of each round; the same as those of FedVS.
+        Division of rows into segments, and the batch of each round; equal to FedVS's.
     """
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
@@ -78,7 +78,7 @@ class EmbeddingProtocol(SplitProtocol):
     def most_used(self, parties: Mapping[int, Party], count: int) -> Collection[int]:
         """The `count` clients whose embeddings the server used most often.
 
-        With ``inference = "all"`` all clients.
+        All clients if ``inference = "all"``.
         """
         if self.config.inference == "all":
             return self.peers()
@@ -96,7 +96,7 @@ class EmbeddingProtocol(SplitProtocol):
         optimizer : dict, optional
             Arguments of `make_optimizer`; the client's own if not given.
         drawn : str
-            Name of the stream that draws the weights.
+            Name of the random stream of the weights.
         """
         shapes = self.data.party_image_shapes
         return make_client_network(
@@ -128,13 +128,13 @@ class EmbeddingProtocol(SplitProtocol):
         Parameters
         ----------
         carries : str
-            What a client uploads.
+            Meaning of a client's upload.
         dtype : str
-            Of the array that it uploads; empty where that is no array.
+            Dtype of the uploaded array; empty if the upload is no array.
         client : str
             Role of the parties that train.
         width : int, optional
-            Of an embedding; `config.width` if not given.
+            Width of an embedding; `config.width` if not given.
         """
         h = self.config.width if width is None else width
 

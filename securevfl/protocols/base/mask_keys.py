@@ -1,8 +1,8 @@
 """Keys of pseudo-random masks: how clients agree on them, and the messages for it.
 
 Each block A of clients has a key k_A, which the clients outside A hold (`securevfl.field.prss`). In
-setup the lowest client outside A draws it and sends it to the others outside A over sealed links. A
-client keeps its keys in its own state, and never draws them anew.
+setup the lowest client outside A draws k_A and sends it to the others outside A over encrypted
+links. A client keeps its keys in its own state, and never draws them again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class KeyParticipant(Participant):
     Attributes
     ----------
     keys : dict of int to Key
-        k_A of every A that it is not in, by the place of A in `Prss.blocks`. A protocol names it
-        in `kept`, as filled once.
+        k_A of every block A that does not contain the client, by the index of A in `Prss.blocks`. A
+        protocol names this attribute in `kept`, as `kept_as("once", ...)`.
     """
 
     keys: dict[int, Key]
@@ -61,8 +61,8 @@ class KeyParticipant(Participant):
 def check_keys(party: int, keys: Mapping[int, Any], prss: Prss) -> None:
     """Refuse a party's keys from a checkpoint unless they are those of the blocks of `prss`.
 
-    A checkpoint of another version may have such keys. Each party sees its own only, but where
-    blocks differ, at least one party refuses. Raises CheckpointError.
+    A checkpoint of another version may have other blocks. Each party checks only its own keys, but
+    if blocks differ, at least one party refuses. Raises CheckpointError.
     """
     wanted = len(prss.held(party))
     if set(keys) != set(prss.held(party)):
@@ -98,7 +98,8 @@ def key_messages(prss: Prss, source: str) -> tuple[MessageSpec, MessageSpec]:
 def key_posts(prss: Prss) -> tuple[Post, ...]:
     """Planned messages of keys in set-up, in the order in which each dealer sends them.
 
-    One planned message stands for neighbours to whom all dealers send the same number of keys.
+    One planned message represents consecutive parties to which all dealers send the same number of
+    keys.
     """
     N = prss.code.parties
     dealers = [i for i in range(N) if prss.dealt(i)]

@@ -1,7 +1,7 @@
 """Declarations of messages, which each protocol makes.
 
-The engine refuses a message that is not declared (`securevfl.engine.message_rules`), and attacks
-read the messages that name their rows. So neither knows a protocol by name.
+The engine refuses an undeclared message (`securevfl.engine.message_rules`), and attacks read the
+messages whose rows are declared. So neither depends on a protocol's name.
 """
 
 from __future__ import annotations
@@ -55,34 +55,34 @@ class MessageSpec:
     Attributes
     ----------
     kind : str
-        Name on the wire; it never changes.
+        Name in the message; it must not change between versions.
     sender, receiver : str
-        Roles, as in `Protocol.roles`. One kind between other roles needs another declaration. The
-        receiver is `SELF` where a party sends to itself alone. Shares that all clients send each
+        Roles, as in `Protocol.roles`. One kind between two pairs of roles needs two declarations.
+        The receiver is `SELF` if a party sends to itself only. Shares that all clients send each
         other (`Party.share`) go from "client" to "client".
     carries : str
         Meaning of the payload.
     public : bool
-        Whether the content is public, as that of an announcement is.
+        Whether the content is public, such as an announcement.
     shape : callable, optional
-        Key to the shape of the payload's array (`array_of`); None where it depends on chance or
-        on data, in all messages or in this one.
+        Function from the message's key to the shape of the payload's array (`array_of`). The
+        function, or its result for a message, is None if the shape depends on chance or on data.
     dtype : str
-        Of that array; empty where the payload has none.
+        Dtype of that array; empty if the payload has none.
     count : callable, optional
-        Key to the number of such messages, 0 or 1; 1 where it depends on which parties are
-        present. One in every round if not given.
+        Function from the key to the number of such messages, 0 or 1; 1 if it depends on which
+        parties are present. By default one message in every round.
     opened_by : str
-        Role whose state opens a ciphertext; empty for other messages.
+        Role that can decrypt the ciphertext; empty for other messages.
     row_by_row : bool
-        Whether the receiver sees values of single training rows and `Protocol.shown` and
-        `Protocol.named_rows` say which; attacks read these (`Protocol.exposures`).
+        Whether the receiver sees values of single training rows, which `Protocol.shown` and
+        `Protocol.named_rows` identify for attacks (`Protocol.exposures`).
     source : str
-        Line of the algorithm, or equation.
+        Line of the algorithm, or equation, that defines the message.
     modulus : int, optional
-        p, where arrays of the dtype of F_p in the payload hold elements of it. They are sent in as
-        many bits as an element needs (`securevfl.engine.wire`). One modulus for all declarations
-        of a kind.
+        p, if arrays in the payload with the dtype of F_p hold its elements. These are sent with the
+        number of bits of an element (`securevfl.engine.wire`). All declarations of a kind have one
+        modulus.
     """
 
     kind: str
@@ -171,7 +171,8 @@ def with_history(messages: Iterable[MessageSpec], *fuller: str) -> tuple[Message
     ----------
     messages : iterable of MessageSpec
     *fuller : str
-        Kinds that have more parts: what the server signs, and shares beside which h stands.
+        Kinds with further parts: messages that the server signs, and shares sent with the history
+        hash h.
     """
     made = [
         replace(one, shape=None, dtype="", row_by_row=False) if one.kind in fuller else one

@@ -1,7 +1,7 @@
 """Split training whose server sees single embeddings, on protected values, with its outputs.
 
-Nothing hides an embedding from the server, or dL/dH_n from client n. The declared outputs state
-this, and a proof shows that nothing else is learnt.
+The server learns each embedding, and client n learns dL/dH_n. The declared outputs state this, and
+a proof shows that nothing else is learnt.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ class OpenClient(Participant):
     Attributes
     ----------
     index, peers : int, sequence of int
-        n, and the numbers of all clients.
+        Number n of the client, and the numbers of all clients.
     batches : Batches
-        Which samples an announced batch stands for.
+        Layout that maps an announced batch to samples.
     features : Secret, (M, d)
-        Its columns of all training rows; given as an array.
+        The client's columns of all training rows; passed as an array.
     network : Model
-        Its bottom model; given as a `ClientNetwork`.
+        The client's bottom model; passed as a `ClientNetwork`.
     width : int
-        h, of an embedding.
+        Width h of an embedding.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network",)
@@ -136,21 +136,21 @@ class OpenClient(Participant):
 class OpenServer(Participant):
     """Server of split training: aggregates all clients' embeddings, trains the server model.
 
-    Hooks make other methods of it: `step` (imputation, stale values), `details` (of a step, for the
-    history) and `answer` (messages of the gradients).
+    Methods override `step` (imputation, stale values), `details` (further fields of a history row)
+    and `answer` (messages with gradients).
 
     Attributes
     ----------
     peers : sequence of int
         Numbers of all clients.
     centre : Model
-        The server model; given as a `Centre`.
+        The server model; passed as a `Centre`.
     labels : Secret, (M,)
-        Given as an array.
+        Labels; passed as an array.
     max_steps : int
-        Steps after which the run ends.
+        Number of steps after which the run ends.
     steps : int
-        Steps so far.
+        Number of steps so far.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps")
@@ -192,7 +192,7 @@ class OpenServer(Participant):
         batch : ndarray or Secret, (|B|,), uint32
             Coded rows.
         embeddings : mapping of int to Secret
-            H_n of the clients that are used.
+            Embeddings H_n that the step uses, by client.
         """
         samples = self.samples(batch)
         loss, gradients = self.step(embeddings, samples)
@@ -241,7 +241,7 @@ def joint_step(
 class Ideal:
     """Ideal functionality of split training: a trusted party's outputs, and who receives each.
 
-    It trains a copy of all models on all inputs, to declare what each party may learn.
+    It trains a copy of all models on all inputs, and declares what each party may learn.
     """
 
     def __init__(self, world: World, clients: Sequence[int], bounded: bool) -> None:
@@ -273,8 +273,8 @@ class Ideal:
     ) -> None:
         """Declare outputs of a step: loss to all, gradient to each client; then the clients step.
 
-        With `alone`, or with one client, loss and gradients may stand on the labels alone, beside
-        what a client has itself.
+        With `alone`, or with one client, loss and gradients may depend only on labels and on the
+        client's own values.
         """
         loss, gradients = found
         alone = alone or len(self.columns) == 1
@@ -314,7 +314,8 @@ class OpenEmbeddings(Provable):
     def ideal(self, world: World) -> None:
         """Declare outputs: embeddings to the server, dL/dH_n to client n, and the loss to all.
 
-        Who sends and who is answered in a round is public, and follows from the conditions.
+        The senders and the answered clients of a round are public, and depend on the conditions
+        only.
         """
         ideal, layout = self.inputs(world), self.layout
         for r in sorted({m.round for m in world.messages if m.kind == "embedding"}):

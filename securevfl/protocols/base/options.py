@@ -16,13 +16,13 @@ EQUAL, BALANCED = "none", "balanced"
 def written(value: Any) -> str:
     """Class weights as text: "none", "balanced", or a number for each class, such as "1,2.5".
 
-    ValueError for another word, for fewer than two numbers, and for one that is not finite and
+    ValueError for another word, for fewer than two numbers, and for a number that is not finite and
     above 0 as float32.
 
     Parameters
     ----------
     value : str, or sequence of float
-        Numbers in the order of the classes.
+        Text, or weights in the order of the classes.
 
     Examples
     --------
@@ -225,8 +225,8 @@ class TrainingConfig(BaseModel):
 class BudgetedConfig(TrainingConfig):
     """Options of methods whose server decodes sums, with sizes that keep a budget of sums.
 
-    The sizes that are 0 follow from the columns, the rows and the rounds (`settled`).
-    The page results-sums has the figures by which the defaults were chosen.
+    Sizes that are 0 are derived from columns, rows and rounds (`settled`). The page results-sums
+    has the measurements behind the defaults.
     """
 
     batch: int = Field(
@@ -274,7 +274,7 @@ class BudgetedConfig(TrainingConfig):
         Parameters
         ----------
         columns, rows : int
-            Of all parties together, and of the training set.
+            Number of columns of all parties together, and of training rows.
         """
         given = self.sum_budget
         budget = (0.0 if self.width else 1.0) if given is None else given
@@ -358,8 +358,8 @@ class SegmentedConfig(EmbeddingConfig):
 def spare(config: Any, parties: int, threshold: int) -> int:
     """Number of uploads to wait for beyond R.
 
-    They are 2A. At the level active with A = 0 they are T, so that T wrong uploads are noticed, or
-    fewer where there are no more parties.
+    It is 2A. At level active with A = 0 it is T, so that T wrong uploads are detected, or less if
+    there are not enough parties.
     """
     if config.tolerate_corrupt or config.security != "active":
         return int(2 * config.tolerate_corrupt)

@@ -43,40 +43,41 @@ _NOT_CODED = (
 class Protocol(ABC):
     """A method, configured for one data set and seed.
 
-    ConfigurationError when the configuration cannot run on this data, before anything is started.
+    The constructor raises ConfigurationError if the configuration cannot run on this data.
 
     Attributes
     ----------
     card : Card
-        Description for readers. An object whose options change it has a card of its own.
+        Description for readers. An instance whose options change the description has its own card.
     check_options : mapping
-        Options of the runs of `securevfl.testing.conformance`, where a default would hide a fault:
-        noise that no seed repeats, for example.
+        Options of conformance runs (`securevfl.testing.conformance`) for which a default would hide
+        a fault, such as noise that no seed repeats.
     fault_options : mapping
-        Options, such as a timeout, with which a run goes on as the card says when a party is lost
-        for good. With the defaults it may wait.
+        Options, such as a timeout, with which a run continues as the card says after a permanent
+        crash. With the defaults it may wait for ever.
     small_options : mapping
-        Largest values, in the small runs of `securevfl.audit`, of options that make a run long,
-        besides rounds and batch. Smaller values stay.
+        Largest values that small runs of `securevfl.audit` use for options that make a run long,
+        besides rounds and batch.
     refused_options : mapping
-        Options that the method cannot have, by the names that users give them, and why.
+        Reasons for refusal, by name of an option that the method cannot have.
     apart : bool
-        Whether the protocol needs local data only: each client its own columns, the server the
-        labels, and `scores` the clients' embeddings, unless models are in shares. Then no party
-        needs the whole data set (`securevfl.data.local_tables`).
+        Whether each party needs local data only: a client its own columns, the server the labels,
+        and `scores` the clients' embeddings (unless models are in shares). Then no party needs the
+        whole data set (`securevfl.data.local_tables`).
     tells_sums : bool
-        Whether somebody decodes exact sums of embeddings. `released` counts what they give.
+        Whether a party decodes exact sums of embeddings. `released` counts the equations that they
+        give.
     weighs_rows : bool
-        Whether the loss of training weighs rows (`VerticalDataset.train_weights`).
+        Whether the training loss supports row weights (`VerticalDataset.train_weights`).
     twin : str or None
         Name of the unprotected baseline, which trains the same models on the same batches in
-        floats; protection is measured against it. None where there is none.
+        floats; the cost of protection is measured against it. None if there is none.
 
     Parameters
     ----------
     seed : int
         Seed of the run's public choices, such as batches. Initial weights and other choices of a
-        single party follow from `secrets`; masks follow from neither.
+        single party come from `secrets`; masks come from neither.
     """
 
     name: ClassVar[str]
@@ -120,8 +121,8 @@ class Protocol(ABC):
     def check_parties(cls, config: Any, parties: int) -> None:
         """Refuse options that contradict each other, or that N parties with columns cannot satisfy.
 
-        It is asked before there are data: when a session's terms are written, and by `__init__`.
-        Raises ConfigurationError.
+        It is called without data: when a session's terms are written, and by `__init__`. Raises
+        ConfigurationError.
         """
 
     @classmethod
@@ -133,7 +134,7 @@ class Protocol(ABC):
     def secrets(self) -> Secrets:
         """Source of the parties' secret streams; in a simulation derived from `seed`.
 
-        It can be replaced before the first use. `__init__` must not draw from it.
+        It can be replaced before its first use, so `__init__` must not draw from it.
         """
         return self._secrets
 
@@ -153,8 +154,9 @@ class Protocol(ABC):
     def party(self, index: int) -> Party:
         """New object of one party, for a restart after a crash or a process of its own.
 
-        `parties` makes the others as well; they are dropped. Where only this party's secrets are
-        known, the others get placeholders (`securevfl.engine.streams.WithPlaceholders`).
+        By default `parties` creates all parties, and the others are dropped. If only this party's
+        secrets are known, the others get placeholders
+        (`securevfl.engine.streams.WithPlaceholders`).
         """
         secrets = self._secrets
         if isinstance(secrets, OwnEntropy):
@@ -168,7 +170,7 @@ class Protocol(ABC):
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
         """Raw scores of rows by the parties' models, without encryption.
 
-        This is the experimenter's evaluation: no party of the protocol could compute it alone.
+        This evaluation is the experimenter's: no single party could compute it.
         """
 
     def can_spare(self, absent: Collection[int]) -> bool:
@@ -178,7 +180,7 @@ class Protocol(ABC):
     def settle(self, parties: Mapping[int, Party]) -> None:  # noqa: B027
         """Bring parties left behind by the run to its last step, before models are written.
 
-        The experimenter does it, who has all of them.
+        The experimenter, who has all parties, calls it.
         """
 
     def predictors(
@@ -186,20 +188,20 @@ class Protocol(ABC):
     ) -> dict[int, Party]:
         """New parties that predict rows on shares of them, with the models of `parties`.
 
-        ConfigurationError where the protocol has no coded prediction, or cannot predict these rows.
+        ConfigurationError if the protocol has no coded prediction, or cannot predict these rows.
 
         Parameters
         ----------
         parties : mapping of int to Party
-            As the run left them; they are not changed.
+            Parties at the end of the run; they are not changed.
         features : sequence of ndarray, (m, d_n), float32
             Encoded and scaled rows of each client, at least one.
 
         Returns
         -------
         dict of int to Party
-            When they have run, the server's ``predicted`` is a pair: the joint embedding, (m, h)
-            float64, and the raw scores, (m, outputs) float32.
+            New parties. After their run the server's ``predicted`` is a pair: the joint embedding,
+            (m, h) float64, and the raw scores, (m, outputs) float32.
         """
         raise ConfigurationError(_NOT_CODED.format(name=self.name))
 
@@ -211,7 +213,7 @@ class Protocol(ABC):
         party : Party
             Party `index` with its trained model.
         features : sequence of ndarray, (m, d_n), float32
-            As of `predictors`; those of others are placeholders.
+            As for `predictors`; other parties' rows are placeholders.
         """
         return self.predictors({**self.parties(), index: party}, features)[index]
 
@@ -238,7 +240,7 @@ class Protocol(ABC):
     def shown(self, payload: Any) -> tuple[Any, Any]:
         """Sample identifiers and values in a message that shows row values.
 
-        The identifiers are None if the payload has none: the rows are then those of the round's
+        The identifiers are None if the payload has none; the rows are then those of the
         announcement.
         """
         if isinstance(payload, tuple) and len(payload) == 2 and isinstance(payload[1], np.ndarray):
@@ -252,7 +254,7 @@ class Protocol(ABC):
     def embed(self, client: Any, rows: np.ndarray) -> Any:
         """A client's embedding of rows, (rows, h), for the experimenter; None if it has no network.
 
-        Its bottom model computes it, without noise or masks.
+        The bottom model computes it, without noise or masks.
         """
         network = bare_of(getattr(client, "network", None))
         return None if network is None else network.forward(rows)
@@ -286,7 +288,8 @@ class Protocol(ABC):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Declaration of every message that the parties may send; empty for no declaration.
 
-        Without a declaration the engine cannot refuse a message, and no verifier applies.
+        Without a declaration the engine cannot refuse messages, and checks of messages do not
+        apply.
         """
         return ()
 
@@ -298,7 +301,7 @@ class Protocol(ABC):
     def released(self, rounds: int | None = None) -> Odometer | None:
         """Count of equations that decoded sums reveal about a row, after `rounds` rounds or all.
 
-        None where nobody decodes sums.
+        None if the protocol decodes no sums.
         """
         return None
 
@@ -327,7 +330,7 @@ class Protocol(ABC):
     def last_fault(self) -> int | None:
         """Last round in which fault chains are applied; None for all rounds.
 
-        Scripted outages last as long as the script prescribes.
+        Scripted outages are not limited by it.
         """
         return None
 
@@ -338,8 +341,8 @@ class Protocol(ABC):
     def secret_stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
         """Secret stream of party `index` for choices that no other party needs to know.
 
-        A party that draws later keeps ``functools.partial(self.secrets.stream, index)``, which
-        refers to no protocol object, or asks `Party.secret_stream`.
+        A party that draws later should keep ``functools.partial(self.secrets.stream, index)``,
+        which refers to no protocol object, or call `Party.secret_stream`.
         """
         self._drawn = True
         return self._secrets.stream(index, name, *keys)

@@ -34,17 +34,17 @@ def check_array(
 ) -> None:
     """Raise ProtocolError unless a value is an array of a shape and dtype, below p if given.
 
-    A protected value may be looked at for this: its form is public, and honest parties' numbers
-    always are below p.
+    The check may read a protected value: its shape and dtype are public, and numbers of honest
+    parties are always below p.
 
     Parameters
     ----------
     what : str
-        The protocol and the message, for the error.
+        Name of protocol and message, for the error.
     value : object
-        What was sent.
+        Received value.
     modulus : int, optional
-        p, where the array is one of field elements.
+        p, for an array of field elements.
     """
     form, value = (tuple(shape), np.dtype(dtype)), bare_of(value)
     if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != form:
@@ -58,7 +58,7 @@ def check_element(
 ) -> None:
     """Raise ProtocolError unless a value is an Element of this shape.
 
-    Its numbers need no check: an Element that was received has elements of F_p.
+    The numbers need no check: receiving already ensures elements of F_p.
     """
     if not isinstance(value, Element) or value.shape != tuple(shape):
         check_array(what, sender, value, shape, field.dtype, field.modulus)

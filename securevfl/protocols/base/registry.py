@@ -25,10 +25,10 @@ def find_protocols() -> dict[str, type[Protocol]]:
     """All protocols by name: the library's own and those of installed entry points.
 
     Entry points of the group ``securevfl.protocols`` name a class. `find_protocols.cache_clear()`
-    looks for them again.
+    makes the next call search again.
 
-    One that names no protocol, or one whose name is taken, is left out with a warning.
-    ConfigurationError when two protocols of this package have the same name.
+    An entry point that names no protocol, or whose name is taken, is skipped with a warning.
+    ConfigurationError if two protocols of this package have one name.
     """
     _alone.cache_clear()
     _PROTOCOLS.forget()
@@ -71,10 +71,10 @@ def _add(found: dict[str, type[Protocol]], protocol: type[Protocol]) -> None:
 def get_protocol(name: str) -> type[Protocol]:
     """Class of the protocol with this name.
 
-    Where no other package adds protocols, the module of the name is imported alone: a party's
-    process then starts in half the time that all modules take. UnknownNameError where there is
-    none; the message lists the nearest names. ConfigurationError where another package declares the
-    name, and what it declares is broken; where `name` is no text, such as a class.
+    If no other package adds protocols, only the module of the name is imported, which halves the
+    start time of a party's process. UnknownNameError for an unknown name; the message lists the
+    nearest names. ConfigurationError if another package's protocol of this name is broken, or
+    `name` is no text, such as a class.
     """
     if not isinstance(name, str):
         raise ConfigurationError(
@@ -110,8 +110,8 @@ def _alone(name: str) -> type[Protocol] | None:
 def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseModel:
     """Validated options of a protocol.
 
-    UnknownNameError for an option that it does not have. ConfigurationError for a value out of its
-    range, naming option, value and range.
+    UnknownNameError for an unknown option. ConfigurationError for a value out of range; the message
+    names option, value and range.
     """
     known = protocol.Config.model_fields
     for name in values:

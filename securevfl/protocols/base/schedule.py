@@ -20,12 +20,12 @@ class Shape:
     Attributes
     ----------
     widths : tuple of int
-        Columns of each client, d_1 to d_N.
+        Number of columns of each client, d_1 to d_N.
     rows, test_rows : int
-        Training and test rows.
+        Number of training and test rows.
     unknowns, rank : int or None
-        Independent columns of all clients together, and the rank of their powers and ones; None
-        where nobody looked.
+        Number of independent columns of all clients together, and the rank of their powers and
+        ones; None if not computed.
     """
 
     widths: tuple[int, ...]
@@ -42,21 +42,21 @@ class Needs:
     Attributes
     ----------
     parties : int
-        N, helpers included.
+        Number N of parties, with helpers.
     keys : int
-        Keys that the parties agree on in setup.
+        Number of keys that the parties agree on in setup.
     threshold, results : int
-        R, and results that are waited for.
+        R, and the number of results that the server waits for.
     prime, data_bits, model_bits : int
         p, and fractional bits of data and of models.
     largest, expected, limit : int
-        Bound on the first sums that are decoded, what it is expected to grow to, and (p - 1) / 2.
+        Bound on the first decoded sums, its expected value at the end, and (p - 1) / 2.
     smallest : int
-        The smallest usual prime with room for what is expected.
+        Smallest usual prime that suffices for `expected`.
     replay : int
-        Multiply-adds with which a client makes up for a round that it missed.
+        Multiply-adds by which a client catches up a missed round.
     client_memory, simulation_memory : int
-        Bytes of the largest client on a machine of its own, and of all parties in one process.
+        Memory in bytes of the largest client on its own machine, and of all parties in one process.
     """
 
     parties: int
@@ -81,7 +81,7 @@ def shares_of_one_operator(segments: int, privacy: int) -> str:
     Parameters
     ----------
     segments, privacy : int
-        K and T. T + 1 shares tell labels, K + T everything.
+        K and T. T + 1 shares reveal labels, K + T shares everything.
     """
     K, T = segments, privacy
     some = "one helper" if T == 1 else f"{T} helpers"
@@ -98,20 +98,20 @@ class Post:
     Attributes
     ----------
     to : {"peers", "server", "clients"}
-        "peers" are all clients but the sender, in order.
+        Receivers; "peers" are all clients except the sender, in order.
     payloads : tuple
-        Skeletons of the right types and shapes (`hollow`): one for each client that may send, or
-        a single one for all of them and for the server.
+        Placeholder payloads with the right types and shapes (`hollow`): one per sending client, or
+        a single one for all senders.
     senders : callable, optional
-        Round to the clients that send it; all of them if not given.
+        Function from a round to the sending clients; all clients if not given.
     operations : tuple of int
-        Multiply-adds that each sender states for it (`securevfl.engine.party.Party.operations`).
+        Multiply-adds that each sender declares for it (`securevfl.engine.party.Party.operations`).
     modulus : int, optional
-        As of the message's declaration (`securevfl.protocols.base.messages.MessageSpec`).
+        As in the message's declaration (`securevfl.protocols.base.messages.MessageSpec`).
     receivers : callable, optional
-        Sender to those of `to` that it is sent to, in order; all of them if not given.
+        Function from a sender to its receivers among `to`, in order; all of them if not given.
     waited : bool
-        Whether its receivers send the later messages of the stage only when they have it.
+        Whether its receivers wait for it before they send later messages of the stage.
     """
 
     kind: str
@@ -131,15 +131,15 @@ class Stage:
     Attributes
     ----------
     posts : tuple of Post
-        In the order in which they are sent.
+        Messages in the order of sending.
     activity : str or None
         Delay class of these messages, as in `securevfl.engine.party.Party.activities`.
     count : int
-        Clients from whom the server waits for the last of the messages; 0 in its own stages. The
-        receiver of an earlier one must not need it before the server has these.
+        Number of clients from which the server waits for the last message; 0 in the server's
+        stages. Receivers of an earlier message must not need it before the server has these.
     fastest_first : bool
-        Of a stage of the server: whether each client gets one of the messages, in the order of how
-        often the clients were among those that it waited for; else the posts go out in turn.
+        For a stage of the server: whether each client gets one of the messages, clients that were
+        most often among the fastest first; otherwise posts are sent in order.
     """
 
     posts: tuple[Post, ...]
@@ -152,7 +152,7 @@ class Stage:
 class Phase:
     """Equal rounds: an announcement, then stages of clients and server in turn.
 
-    Where the announcement is None there is none, and what the server sent last opens the round.
+    If the announcement is None, the server's last message opens the round.
     """
 
     announcement: Any
@@ -169,17 +169,17 @@ class Outline:
     setup : tuple of Post
         Messages of every client to its peers, in order.
     phases : tuple of Phase
-        Training first. Rounds are numbered through, from 1.
+        Phases, training first. Rounds are numbered consecutively, from 1.
     batch_rows : int
-        |B| in training.
+        Number |B| of coded rows of a training batch.
     end : tuple of (str, object)
-        Kind and payload of the server's last word to all clients.
+        Kind and payload of the server's last message to all clients.
     setup_waits : bool
-        Whether a client sends the next message of the setup when all of the one before have come;
-        else it sends them all at once.
+        Whether a client sends each setup message only after all messages of the one before have
+        arrived; otherwise it sends all at once.
     leaves_out : bool
-        Whether a client that was busy leaves out the rounds that were decided meanwhile. Where
-        delays occupy clients, fewer messages are then sent than are planned.
+        Whether a client that was busy skips rounds that were decided meanwhile. If delays occupy
+        clients, fewer messages are then sent than planned.
     """
 
     setup: tuple[Post, ...]

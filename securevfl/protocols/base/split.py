@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class SplitProtocol(Protocol):
     """A method whose server model reads the mean of the clients' embeddings.
 
-    Its clients have an attribute ``network``, the bottom model (a `PolynomialNetwork`); its server
-    has ``centre``, the server model.
+    Clients have the attribute ``network``, the bottom model (a `PolynomialNetwork`); the server has
+    ``centre``, the server model.
     """
 
     no_class_weights: ClassVar[str] = ""  # why the method takes none, in words
@@ -66,8 +66,7 @@ class SplitProtocol(Protocol):
     def target(self) -> tuple[float, float] | None:
         """Mean and deviation that scale a regression's training targets; None for no scaling.
 
-        None also with an own loss, which is told the labels as they are, and where no party has
-        all labels.
+        None also for a user's own loss, which gets unscaled labels, and if no party has all labels.
         """
         if self.config.own_loss or not self.scales_targets:
             return None
@@ -105,11 +104,11 @@ class SplitProtocol(Protocol):
         Parameters
         ----------
         width : int, optional
-            Width of its input; that of an embedding if not given.
+            Width of its input; by default that of an embedding.
         optimizer : dict, optional
-            Arguments of `make_optimizer`; the server's if not given.
+            Arguments of `make_optimizer`; by default the server's.
         stream : numpy Generator, optional
-            Draws the weights; a secret stream of the server if not given.
+            Generator of the weights; by default a secret stream of the server.
         """
         return Centre(
             self.data.task,
@@ -136,7 +135,7 @@ class SplitProtocol(Protocol):
         ----------
         part : {"train", "test"}
         rows : int, optional
-            Number of rows; that of the data set if not given.
+            Number of rows; by default that of the data set.
         short : bool
             Allow fewer rows than segments.
         """

@@ -1,8 +1,8 @@
 """One step of split training at the party with the labels and the server model.
 
-Make one embedding of the clients' (a `JointEmbedding`), update the server model with it, and carry
-the gradient back to the clients. Methods differ in the join of the embeddings, and in the choice of
-the clients that get a gradient.
+The step joins the clients' embeddings (`JointEmbedding`), updates the server model, and computes
+the clients' gradients. Methods differ in the rule that joins embeddings, and in the clients that
+get a gradient.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ class JointEmbedding:
     Attributes
     ----------
     value : ndarray, (rows, width)
-        H, one row a sample of the batch.
+        H, one row per sample of the batch.
     backward : callable
-        ``backward(dL/dH)`` is the gradient of each client that gets one, by its number, in the
-        order in which they are answered.
+        ``backward(dL/dH)`` returns the gradients by client number, in the order of answering.
     """
 
     value: np.ndarray
@@ -42,7 +41,7 @@ class SplitStep:
     loss : float
         Mean loss of the true rows before the update.
     gradients : mapping of int to ndarray
-        The gradient of each client that gets one.
+        Gradients by client number, of the clients that get one.
     """
 
     loss: float
@@ -62,9 +61,9 @@ def split_step(
     Parameters
     ----------
     centre : Centre
-        The server model with its optimiser; it changes.
+        The server model with its optimiser, which is updated.
     samples : ndarray, (rows,)
-        Row of each in `labels`; -1 for padding, which has no loss and no gradient.
+        Index of each sample in `labels`; -1 for padding, which has no loss and no gradient.
     labels : ndarray, (M,)
         Class numbers, or real targets.
     """
@@ -84,7 +83,7 @@ def aggregated(
     ----------
     stack : ndarray, (N, rows, h)
     present : ndarray, (N, rows), bool
-        As the rule takes them.
+        Arguments of the rule.
     clients : collection of int
         Clients that get a gradient; an absent client's is zero.
     """

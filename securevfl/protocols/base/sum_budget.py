@@ -1,9 +1,8 @@
 """Unknowns of a row, and the budget of sums: parties count the releases of each row.
 
-Parties refuse what exceeds the budget. Each party counts its own shares and uploads, independently
-of the server, before the message leaves, and writes the count ahead
-(`securevfl.engine.party.Party.write_ahead`). So no crash, resume or forgetful server makes the
-count smaller.
+Each party counts its own shares and uploads, independently of the server, and refuses to exceed the
+budget. It writes the count before it sends (`securevfl.engine.party.Party.write_ahead`), so that no
+crash, resume or restarted server lowers the count.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ def unknowns_of(
     columns : sequence of ndarray, (M, d_n)
         Of each party.
     config : protocol options
-        ``degree`` of the powers, and ``data_bits`` of their fixed-point numbers, if any.
+        Options with ``degree``, and ``data_bits`` of fixed-point numbers, if any.
     unseen : collection of int
-        Parties whose columns are placeholders here. Each of their columns counts as independent.
+        Parties whose columns are placeholders; each of their columns counts as independent.
 
     Returns
     -------
     int, int or None
-        No rank of embeddings that are no polynomials.
+        Unknowns and rank; no rank if embeddings are not polynomial.
     """
     unit = 2.0 ** -getattr(config, "data_bits", _EXACT_BITS)
 
@@ -99,19 +98,20 @@ async def agree_on_unknowns(
 ) -> int:
     """Send the own number of independent columns to all others; return the sum of all.
 
-    ProtocolError if a party sends anything but a number up to that of its columns.
-    ConfigurationError if a single sum would exceed the budget.
+    ProtocolError if a party sends no number from 0 to that of its columns. ConfigurationError if a
+    single sum would exceed the budget.
 
     Parameters
     ----------
     protocol : str
         Name, for errors.
     own : int or None
-        None of a party without columns.
+        Number of this party's independent columns; None if it has no columns.
     columns : mapping of int to int or None
-        Columns of each party that has some: it has no more independent ones. None if unknown.
+        Number of columns of each party that has any, an upper bound of its independent ones; None
+        if unknown.
     config : TrainingConfig
-        With `width` and `sum_budget`.
+        Options with `width` and `sum_budget`.
 
     Returns
     -------

@@ -53,8 +53,8 @@ def embedding(
 ) -> np.ndarray:
     """Quantised embedding of a batch, field elements, (rows, h).
 
-    RangeError with the text `refusal`, where a magnitude is beyond `limit`: a sum could leave its
-    range. That a run ends so reveals one bit about the client's data, which the card lists.
+    RangeError with the text `refusal` if a magnitude exceeds `limit`, because a sum could then
+    overflow. Such an end reveals one bit about the client's data, which the card lists.
     """
     x = point.quantize(network.forward(rows_of(features, samples)))
     largest = int(np.abs(point.field.signed(x)).max(initial=0))
@@ -108,11 +108,11 @@ class SummedClient(Participant):
         Which samples an announced batch stands for.
     features : Secret, (M, d)
     network : Model
-        Its bottom model, a `ClientNetwork`.
+        The client's bottom model, a `ClientNetwork`.
     limit : int
         Largest magnitude of a quantised embedding.
     refusal : str
-        Text of the error where one is larger, with the places {round} and {client}.
+        Text of the error for a larger one, with placeholders {round} and {client}.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network",)
@@ -182,9 +182,9 @@ class SummedServer(Participant):
         The server model, a `Centre`.
     labels : Secret, (M,)
     max_steps, steps : int
-        Steps after which the run ends, and so far.
+        Number of steps after which the run ends, and so far.
     answered : ndarray, (N,)
-        Rounds in which each client was summed.
+        Number of rounds in which each client was in the sum.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "answered")
@@ -262,11 +262,11 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
     limit : int
         Largest magnitude of a quantised embedding.
     refusal : str
-        Text of the error beyond it, with {round}, {client} and LARGEST in it.
+        Text of the error for a larger one, with {round}, {client} and LARGEST.
     client_kind, server_kind : type
-        Classes of the parties, which begin as `SummedClient` and `SummedServer`.
+        Classes of the parties, derived from `SummedClient` and `SummedServer`.
     told_to : tuple of int
-        Who learns the sums.
+        Parties that learn the sums.
     """
 
     tells_sums = True

@@ -1,9 +1,9 @@
 """The covert level of coded split learning: dealers of wrong shares or two versions are named.
 
 Owners prove that shares of data and models lie on one polynomial; the server proves this for shares
-of each step (docs/active.md, L2). All dealings form a hash chain, which is part of each upload's
-label: holders that received two versions have masks that do not fit together. In set-up, and every
-`STORY` steps, holders send each other what they received, with the dealer's signature.
+of each step (docs/active.md, theorem 1). All dealings form a hash chain, which is part of each
+upload's label: holders that received two versions have masks that do not fit together. In set-up,
+and every `STORY` steps, holders send each other what they received, with the dealer's signature.
 """
 
 from __future__ import annotations

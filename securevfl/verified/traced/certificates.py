@@ -17,17 +17,17 @@ from securevfl.verified.verdicts import Verdict, who
 class Certificate:
     """Certificate file of ``securevfl verify NAME --certificate FILE``.
 
-    Nothing in the file is believed before `check`.
+    The contents are unverified until `check` accepts them.
 
     Attributes
     ----------
     path : Path
     protocol, sizes : str
-        What was traced, and at which sizes.
+        Name of the traced protocol, and the traced sizes.
     schedules : tuple of str
-        Who was late or down in the traces.
+        Schedules of the traces: which parties were late or down.
     verdicts : tuple of Verdict
-        Of each coalition: `claim`, `scope`, `outputs`, `assumptions`, `judge`, `clear`.
+        Verdict on each coalition: `claim`, `scope`, `outputs`, `assumptions`, `judge`, `clear`.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Certificate:
         Raises
         ------
         ConfigurationError
-            When the file is no certificate of this version.
+            If the file is no certificate of this version.
         """
         read = read_certificate(path)
         try:
@@ -73,7 +73,7 @@ class Certificate:
         Raises
         ------
         ConfigurationError
-            When the certificate says nothing of it: nothing was proved.
+            If the certificate has no verdict on the coalition.
         """
         some = frozenset(coalition)
         for one in self.verdicts:
@@ -93,8 +93,8 @@ class Certificate:
     def check(self) -> dict[str, str | None]:
         """Reason for refusal by coalition, in words; None if the proof holds.
 
-        The protocol is traced again, under all schedules, and each step applied; nothing is
-        searched. The protocol's code is run, so it must be installed.
+        The protocol is traced again, under all schedules, and each step is applied, without search.
+        This runs the protocol's code, which must be installed.
         """
         return {who(one): why for one, why in check_certificate(self.path).items()}
 

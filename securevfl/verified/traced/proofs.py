@@ -81,7 +81,7 @@ class Traced:
     options : mapping
     parties, rows : int
     seed : int
-        Of the public choices, such as batches.
+        Seed of the public choices, such as batches.
     """
 
     protocol: str
@@ -104,13 +104,13 @@ class Traced:
         ----------
         conditions : Conditions
         inputs : int
-            Seed of columns, labels and initial weights, which are protected: two traces of
-            different inputs have the same digest, or something public depends on them.
+            Seed of columns, labels and initial weights, which are protected. If traces with two
+            seeds have different digests, something public depends on inputs.
         faults : Faults, optional
             Parties that crash and come back.
         repeats : bool
-            Run each function twice, and end in an error where its results differ. A check runs it
-            once more anyway; this error names the function.
+            Whether each function is run twice; an error names a function whose results differ. (A
+            check runs each function again anyway.)
         """
         made = self._made(inputs)
         world = World(made.field.modulus)
@@ -140,7 +140,7 @@ class Traced:
         Raises
         ------
         ConfigurationError
-            When the first is another one, or two have one name.
+            If the first schedule has delays or outages, or two schedules have one name.
         """
         found = tuple(self._made(0).schedules())
         names = [one.name for one in found]
@@ -156,7 +156,7 @@ class Traced:
         Raises
         ------
         ConfigurationError
-            When the protocol is not written with protected values.
+            If the protocol is not written with protected values.
         """
         cls: Any = get_protocol(self.protocol)
         if not issubclass(cls, Provable):
@@ -188,7 +188,7 @@ class Traced:
     def problems(self) -> list[str]:
         """Rules that the protocol's own module breaks (`securevfl.verified.rules`).
 
-        The library's own methods are held to rules by its tests, and not at each proof.
+        The library's own methods are checked by its tests, not at each proof.
         """
         cls = get_protocol(self.protocol)
         if cls.__module__.startswith("securevfl."):
@@ -238,14 +238,13 @@ class Proof:
     ----------
     traced : Traced
     traces : mapping of str to str
-        Schedules that were traced, and hashes of their traces: steps, messages and outputs, without
-        values.
+        Hash of each schedule's trace: of its steps, messages and outputs, without values.
     ended : mapping of str to str
-        Schedules under which the run ends in an error, and the error: nothing is said of them.
+        Error of each schedule under which the run ends in one; nothing is claimed of these.
     found : mapping of str to tuple of Verdict
         Verdicts by trace.
     verdicts : tuple of Verdict
-        Of each coalition, the weakest of all schedules.
+        Weakest verdict of all schedules on each coalition.
     """
 
     traced: Traced
@@ -302,17 +301,18 @@ def prove_protocol(
     ----------
     traced : Traced
     conditions : Conditions
-        In place of its schedules. A check accepts it where the trace is that of nobody late.
+        Conditions to use instead of its schedules. A check accepts the certificate if the trace
+        equals that of the undisturbed schedule.
     fresh : bool
-        Let a process of its own trace the protocol again, and check the certificate there. Nothing
-        is PROVED without it.
+        Whether a new process traces the protocol again and checks the certificate. Without it no
+        verdict is PROVED.
     progress : callable
-        Told the share that is done, and what: what a trace showed of a coalition is no verdict yet.
+        Called with the fraction done and a text; results of a trace in it are not yet verdicts.
 
     Raises
     ------
     SecureVFLError
-        Where the run of the first schedule ends in an error, or a `FlowError` in any.
+        If the run of the first schedule ends in an error, or any run in a `FlowError`.
     """
     traces: dict[str, str] = {}
     ended: dict[str, str] = {}
@@ -427,7 +427,7 @@ def _weakest(schedules: Iterable[str], verdicts: Sequence[Verdict]) -> Verdict:
 def _elsewhere(path: Path) -> tuple[dict[str, str], str]:
     """Answers of a fresh process on each claim ("" if accepted), and how it ended without them.
 
-    It finds modules where this process does, and not in the working folder besides.
+    It has the module search path of this process, without the working folder.
     """
     code = (
         "import json, sys; from securevfl.verified.traced.proofs import check_certificate as c; "
@@ -474,7 +474,7 @@ def read_certificate(path: str | Path) -> dict[str, Any]:
 def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
     """Trace a certificate's protocol again and check each claim: None if it holds, else why.
 
-    A claim that holds has the verdict and the scope that are written in it.
+    A claim that holds has the verdict and the scope in the file.
 
     Raises
     ------
@@ -542,7 +542,7 @@ def _by_coalition(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[int, ...], 
     Raises
     ------
     ValueError
-        Where there are two of one.
+        If a coalition has two claims.
     """
     found: dict[tuple[int, ...], Mapping[str, Any]] = {}
     for claim in claims:

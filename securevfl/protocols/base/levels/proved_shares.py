@@ -1,7 +1,8 @@
 """Shares with proofs in set-up, and comparison of everything dealt in set-up.
 
-A party that deals and receives so has `signs` (`securevfl.active.signing.signing_of`), and two
-tuples: `dealings`, of each dealing its form, digest and story, and `roots`, of each its root.
+A party that deals and receives proved shares has `signs` (`securevfl.active.signing.signing_of`)
+and two tuples: `dealings`, with form, digest and signed statement of each dealing, and `roots`,
+with the root of each.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def share_with_proof(
     start : Secret (32,) uint8, optional
         Random bytes of the owner's start; new ones by default.
     beside : tuple
-        What stands behind the proof of each share.
+        Payload parts after the proof of each share.
     """
     form, code, kind = own.form, own.form.code, own.kind
     m = form.repetitions
@@ -84,11 +85,11 @@ def check_shared(
     ----------
     holder : Participant
     dealing_of : callable
-        From an owner and the shape of its share to the dealing.
+        Function from an owner and the shape of its share to the dealing.
     received : mapping of int to tuple
-        By owner a share and its `PARTS`.
+        Share and its `PARTS` by owner.
     what : str
-        Names the method and the kind in errors.
+        Name of method and kind, for errors.
     """
     shares = {}
     for n, payload in received.items():
@@ -107,20 +108,20 @@ def check_shared(
 async def echo(holder: Any, method: str) -> Secret:
     """Compare digests of everything dealt in set-up with the other holders.
 
-    All show a digest of it, and two holders whose digests differ show each other all of it. Each of
-    both sees that they differ, so nobody has to ask.
+    Each holder sends all others a digest. Two holders with different digests then send each other
+    all statements; both see the difference, so neither needs to ask.
 
     Returns
     -------
     Secret
-        The chain of all dealings of the set-up, which labels bind.
+        The chain of all dealings of the set-up, which labels contain.
 
     Raises
     ------
     LieFoundError
-        Where a dealer signed two stories.
+        If a dealer signed two contradicting statements.
     RunError
-        Where another one shows nothing, or what is not signed: the dispute of a pair.
+        If another holder sends nothing, or something unsigned: a dispute of two parties.
     """
     own, index = holder.dealings, holder.index
     others = [n for n in holder.peers if n != index]

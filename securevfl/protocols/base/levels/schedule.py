@@ -55,7 +55,7 @@ def told_posts(parties: int, prss: Prss | None) -> list[Post]:
     ----------
     parties : int
     prss : Prss, optional
-        At the level active.
+        Keys of masks, at level active.
     """
     drawn = [0 if prss is None else len(prss.dealt(i)) for i in range(parties)]
     dealers = [i for i, number in enumerate(drawn) if number]

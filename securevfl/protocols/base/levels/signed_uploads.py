@@ -49,11 +49,11 @@ def undetected(code: LagrangeCode, waited: int, who: str) -> str:
     Parameters
     ----------
     code : LagrangeCode
-        Of uploads.
+        Code of the uploads.
     waited : int
-        Uploads that the server waits for.
+        Number of uploads that the server waits for.
     who : str
-        What parties of which more are needed are called.
+        Word for the parties of which more are needed.
     """
     T, R = code.privacy, recovery_of(code)
     more = waited - R
@@ -94,7 +94,7 @@ async def compare_keys(holder: Any, code: LagrangeCode, prss: Prss, known: Any) 
     Parameters
     ----------
     known : Element or Secret
-        What everybody has before the first step, for the protected part of the tags' labels.
+        Value that all parties have before the first step: the protected part of the tags' labels.
     """
 
     def tags(keys: Sequence[int]) -> list[Secret]:
@@ -154,14 +154,14 @@ def decode_signed(
     Parameters
     ----------
     server : Participant
-        With `caught`, a tuple, of the wrong uploads that it found, and `apart`, the set of parties
-        whose uploads were ever not signed, or of another label than most.
+        Server with `caught`, a tuple of the wrong uploads found, and `apart`, the set of parties
+        that ever sent an upload without signature or under another label than most.
     code : LagrangeCode
-        Of uploads.
+        Code of the uploads.
     told : bytes
         The public part of the label.
     chain : Secret (32,) uint8
-        As the server has it.
+        Hash chain of the server.
     uploads : mapping of int to tuple
     shape : (int, int)
         |B|, h.
@@ -169,7 +169,7 @@ def decode_signed(
     Raises
     ------
     CorruptResultsError
-        Where more are wrong than can be rightly named.
+        If there are more wrong uploads than can be attributed correctly.
     NotEnoughResultsError
     """
     form = [(Secret, (DIGEST,)), (Element, shape), (Bytes, ())]
