@@ -24,14 +24,8 @@ from securevfl.audit.attack_matrix.observation import observe
 from securevfl.audit.attack_matrix.observed_run import ObservedRun
 from securevfl.audit.attack_matrix.run import AttackSettings, attack_matrix
 from securevfl.audit.attack_matrix.server_steps import visits_of
-from securevfl.audit.attacks.gram import (
-    Visit,
-    exact_row_of_gram,
-    gram_by_rank,
-    rough_gram_by_rank,
-)
+from securevfl.audit.attacks.gram import Visit, gram_by_rank, rough_gram_by_rank
 from securevfl.audit.attacks.outcome import NoView
-from securevfl.audit.attacks.rotation import best_matches, independent_columns, rows_from_known
 from securevfl.audit.attacks.shares import known_combinations, recover_data, recover_model
 from securevfl.data import load_dataset
 from securevfl.data.dataset import VerticalDataset
@@ -44,6 +38,8 @@ from securevfl.models.polynomial_network import expand
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import simulate
+from tests.audit.attacks.equations import exact_row_of_gram
+from tests.audit.attacks.rotation import best_matches, independent_columns, rows_from_known
 
 OUT = Path(__file__).parent / "results" / "privacy" / "coalitions.json"
 P61 = PrimeField(2**61 - 1)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.attacks.off_polynomial import rows_from_products
 from securevfl.data import load_dataset
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.protocols.coded_split.messages import Request
 from securevfl.protocols.coded_split.parameters import UPLOAD
 from securevfl.verified import bare_of
 from securevfl.verified.values import public_element
+from tests.audit.attacks.off_polynomial import rows_from_products
 from tests.lies.coded_split_stage import VICTIM, LyingServer, play
 from tests.lies.lie import Finding, Lie, Outcome, Size
 

@@ -14,7 +14,6 @@ from securevfl.engine.network import SERVER, Message
 from securevfl.engine.party_state import restore, snapshot
 from securevfl.engine.runner import Owner, PartyRunner
 from securevfl.errors import ConfigurationError, DataError, StalledError
-from securevfl.models.centralised import Centralised
 from securevfl.protocols.base import open_embeddings
 from securevfl.protocols.cvfl.algorithm import ActiveParty, PassiveParty
 from securevfl.protocols.cvfl.parameters import CvflConfig
@@ -23,6 +22,7 @@ from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from securevfl.verified import bare_of
 from securevfl.verified.traced.proofs import Traced, prove_protocol
+from tests.models.centralised import Centralised
 from tests.protocols.faulty import verdict_on
 from tests.protocols.joint import data, loss_of, strips
 

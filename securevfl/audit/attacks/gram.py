@@ -5,8 +5,9 @@ U_t[i] = x_i W_0 + sum_j <x_i, x_j> A_t[j], with A_t[j] the sum of all steps of 
 visits of a row give h linear equations in its inner products with all M rows, so E visits with
 (E - 1) h >= M give them exactly, by plain solving. That is no threshold of safety: the Gram matrix
 has rank d, and sums of all rows at E > d/h + 1 times give it (`gram_by_rank`), as do those of
-batches by least squares (`securevfl.audit.attacks.low_rank`). It is the rows up to one rotation of
-all columns together; what takes the rotation away is in `securevfl.audit.attacks.rotation`.
+batches by least squares. It is the rows up to one rotation of all columns together, which known
+rows or independent columns take away. What the attack matrix does not run of this is with the tests
+in tests/audit/attacks.
 
 Sums and steps of coded protocols are integers. Solved modulo a prime, the equations know no
 rounding: a row comes out exactly or not at all, however small the steps were.
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.audit.proof.linear_algebra import independent_rows, solve_left
+from securevfl.audit.proof.linear_algebra import independent_rows
 from securevfl.field import PrimeField
 
 
@@ -42,46 +43,6 @@ class Visit:
     step: np.ndarray
 
 
-def gram_of_rows(visits: Sequence[Visit], rows: int) -> np.ndarray:
-    """Estimated inner products of the rows, (rows, rows); NaN for rows with too few equations.
-
-    Parameters
-    ----------
-    visits : sequence of Visit
-        Visits in the order of training.
-    rows : int
-        M.
-    """
-    found = np.full((rows, rows), np.nan)
-    for row in range(rows):
-        left, right = _equations(visits, rows, row)
-        scale = np.abs(left).max(initial=0) or 1.0
-        if len(left):
-            solved, _, rank, _ = np.linalg.lstsq(left / scale, right / scale, rcond=1e-13)
-            found[row] = solved if rank == rows else np.nan
-    return found
-
-
-def exact_row_of_gram(
-    visits: Sequence[Visit], rows: int, row: int, field: PrimeField
-) -> np.ndarray | None:
-    """Inner products of one row in whole numbers, (rows,); None if there are too few equations.
-
-    Parameters
-    ----------
-    visits : sequence of Visit
-        Visits in the order of training, with integers.
-    rows : int
-        M.
-    row : int
-    field : PrimeField
-        Field of a prime larger than twice all inner products.
-    """
-    left, right = (field.reduce(np.rint(x).astype(np.int64)) for x in _equations(visits, rows, row))
-    solved = solve_left(field, left, right[:, None]) if len(left) >= rows else None
-    return None if solved is None else field.signed(solved[:, 0])
-
-
 def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | None:
     """Inner products X X^T of rows X in whole numbers, (M, M), by rank; None if visits are too few.
 
@@ -94,7 +55,7 @@ def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | Non
     visits : sequence of Visit
         Visits of all rows, with integers.
     field : PrimeField
-        As for `exact_row_of_gram`.
+        Of a prime that is larger than twice all inner products.
     """
     steps, changes = (np.rint(x).astype(np.int64) for x in _changes(visits))
     if not steps.size:
@@ -137,22 +98,3 @@ def _changes(visits: Sequence[Visit]) -> tuple[np.ndarray, np.ndarray]:
             changes.append(visit.sums[order] - first)
         before += visit.step[order]
     return np.concatenate(steps, axis=1), np.concatenate(changes, axis=1)
-
-
-def _equations(visits: Sequence[Visit], rows: int, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """Equations, ((E - 1) h, M), for a row's inner products: its visits less its first visit."""
-    h = visits[0].sums.shape[1]
-    before, since = np.zeros((rows, h)), np.zeros((rows, h))
-    left, right, first = [np.zeros((0, rows))], [np.zeros(0)], None
-    for visit in visits:
-        for place in np.flatnonzero(visit.rows == row):
-            if first is None:
-                first, since = visit.sums[place].astype(np.float64), before.copy()
-                continue
-            # The sums of row x are x (W + X^T A_t). Their change since its first visit is x X^T
-            # (A_t - A_1): h equations in the M inner products of x with all rows, whatever W and
-            # the columns are.
-            left.append((before - since).T)
-            right.append(visit.sums[place] - first)
-        before[visit.rows] += visit.step
-    return np.concatenate(left), np.concatenate(right)

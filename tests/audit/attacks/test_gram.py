@@ -5,16 +5,11 @@ import functools
 import numpy as np
 import pytest
 
-from securevfl.audit.attacks.gram import (
-    Visit,
-    exact_row_of_gram,
-    gram_by_rank,
-    gram_of_rows,
-    rough_gram_by_rank,
-)
-from securevfl.audit.attacks.low_rank import solve_low_rank
-from securevfl.audit.attacks.rotation import best_matches, independent_columns, rows_from_known
+from securevfl.audit.attacks.gram import Visit, gram_by_rank, rough_gram_by_rank
 from securevfl.field import PrimeField
+from tests.audit.attacks.equations import exact_row_of_gram, gram_of_rows
+from tests.audit.attacks.low_rank import solve_low_rank
+from tests.audit.attacks.rotation import best_matches, independent_columns, rows_from_known
 
 P61 = PrimeField(2**61 - 1)
 BITS = 8  # of a row; steps have 12
@@ -88,7 +83,7 @@ def test_batches_give_it_by_least_squares_long_before_the_equations_are_enough(e
 
 
 def test_the_derivative_is_that_of_the_residuals():
-    from securevfl.audit.attacks.low_rank import _System
+    from tests.audit.attacks.low_rank import _System
 
     _, visits = training(24, 6, 4, 2, 6)
     system, rng = _System(unscaled(visits), 24, 6), stream(2)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from securevfl.audit.attacks.off_polynomial import rows_from_products
 from securevfl.audit.attacks.shares import Combinations, freedom, known_combinations, short_segments
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField
+from tests.audit.attacks.off_polynomial import rows_from_products
 
 P31, P61 = PrimeField(2**31 - 1), PrimeField(2**61 - 1)
 

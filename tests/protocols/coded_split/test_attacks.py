@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from securevfl.audit.attacks.gram import Visit, gram_of_rows
+from securevfl.audit.attacks.gram import Visit
 from securevfl.data import load_dataset
 from securevfl.engine.party import SERVER
 from securevfl.field.lagrange import interpolation_matrix
@@ -11,6 +11,7 @@ from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.testing.runs import simulate
 from securevfl.verified import bare_of
+from tests.audit.attacks.equations import gram_of_rows
 from tests.protocols.coded_split.twin import Twin, dealt_of, log_of, watched
 
 ROWS, WIDTH = 24, 4
