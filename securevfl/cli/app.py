@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from securevfl.cli import output
-from securevfl.cli.completion import epilog
+from securevfl.cli.completion import epilog, first_page
 from securevfl.cli.logs import LEVELS, start_logging, to_the_front
 from securevfl.cli.options import (
     choices,
@@ -69,7 +69,7 @@ TABLE: Mapping[str, tuple[str, str]] = {
         "fingerprint.",
     ),
     "party": ("party", "Take part in a session of organisations."),
-    "bench": ("commands", "Time parts of the library on this machine."),
+    "bench": ("bench", "Time parts of the library on this machine."),
     "new": ("new", "Begin a protocol, a data set or a study of your own."),
     "doctor": ("doctor", "Examine this computer, and say what to change."),
 }  # fmt: skip
@@ -114,7 +114,7 @@ class Root(TyperGroup):
         """Write the help page with a line for each command, without importing its module."""
         lines = copy(self)
         lines.commands = {n: TyperCommand(n, help=text) for n, (_, text) in TABLE.items()}
-        TyperGroup.format_help(lines, ctx, formatter)
+        first_page(lines, ctx)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; an interrupted one that stores nothing prints how to start again."""

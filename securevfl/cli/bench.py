@@ -1,4 +1,4 @@
-"""The commands `bench threshold` and `bench methods`."""
+"""The commands `bench`: times, thresholds, and tables of methods."""
 
 from __future__ import annotations
 
@@ -7,34 +7,178 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from securevfl.cli import output
+from securevfl.cli import displays, output, tables
+from securevfl.cli.commands import AsJson, DataDir
+from securevfl.cli.completion import condition_names, dataset_names, epilog, protocol_names
+from securevfl.cli.options import plain_number
 from securevfl.cli.run import INTERRUPTED, stopping
-from securevfl.cli.studies import Display, numbers
+from securevfl.cli.studies import Display
 from securevfl.errors import ConfigurationError
+from securevfl.protocols.base.defaults import SCALED, SHOWN
 
 if TYPE_CHECKING:
     from securevfl.bench.troubles import Setting
 
+THRESHOLD_METHODS = (SHOWN["default"], SHOWN["baseline"], SHOWN["asynchronous"])
+app = typer.Typer(rich_markup_mode="rich", help="Time parts of the library on this machine.")
+#: Options that several of these commands have.
+Pairs = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Option of all methods that have it."),
+]
+Workers = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Number of processes that carry out runs.")
+]
+Seeds = Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Number of seeds.")]
+Parties = Annotated[str, typer.Option(metavar="N,...", help="Numbers of parties.")]
 
-def threshold(
-    methods: Sequence[str],
-    *,
-    data: str,
-    settings: tuple[Sequence[str], Sequence[Path], Sequence[str]],
-    kinds: str,
-    counts: str,
-    seeds: int,
-    pairs: Sequence[str],
-    workers: int,
-    out: Path,
-    as_json: bool,
-    **asked: Any,
+
+def register(root: typer.Typer) -> None:
+    """Add the commands to the application."""
+    root.add_typer(app, name="bench")
+
+
+@app.command("round", epilog=epilog("bench round"))
+def rounds_of(
+    parties: Annotated[int, typer.Option(metavar="N", help="Number of clients.")] = 28,
+    segments: Annotated[int, typer.Option(metavar="K", help="Number of data segments.")] = 4,
+    privacy: Annotated[
+        int, typer.Option(metavar="T", help="Number of clients that may collude.")
+    ] = 1,
+    batch: Annotated[int, typer.Option(metavar="B", help="Number of rows in a batch.")] = 256,
+    width: Annotated[int, typer.Option(metavar="H", help="Width of an embedding.")] = 64,
+    rows: Annotated[int, typer.Option(metavar="M", help="Number of training rows.")] = 60_000,
+    features: Annotated[
+        int, typer.Option(metavar="D", help="Number of columns of all clients together.")
+    ] = 784,
+    blocks: Annotated[
+        int, typer.Option(metavar="N", min=7, help="Number of timed blocks of each method.")
+    ] = 9,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of rounds in a block.")
+    ] = 3,
+    as_json: AsJson = False,
 ) -> None:
-    """Carry out ``securevfl bench threshold``."""
+    """Time a round with secret sharing, and one of the same training without it.
+
+    The default sizes are those of the data set fashion-mnist; that takes minutes.
+    """
+    from securevfl.bench.rounds import RoundSize, bench_round
+
+    size = RoundSize(parties, segments, privacy, batch, width, rows, features)
+    with displays.busy("bench round"):
+        result = bench_round(size, blocks=blocks, rounds=rounds)
+    if as_json:
+        output.print_json(result)
+    else:
+        output.print_rounds(result)
+
+
+@app.command("field", epilog=epilog("bench field"))
+def field(
+    repeats: Annotated[
+        int, typer.Option(metavar="N", min=3, help="Turns of all operations; medians are shown.")
+    ] = 7,
+    largest: Annotated[
+        int, typer.Option(metavar="N", min=64, help="Number of rows of the square products.")
+    ] = 1024,
+    as_json: AsJson = False,
+) -> None:
+    """Time the arithmetic modulo p as shares of what this processor can do at most.
+
+    A share is that of the products of numbers that stay in registers; a copy that of as many bytes.
+    """
+    from securevfl.bench.field import bench_field
+
+    with displays.busy("bench field"):
+        result = bench_field(repeats=repeats, largest=largest)
+    if as_json:
+        output.print_json(result)
+    else:
+        output.print_field(result)
+
+
+@app.command("threshold", epilog=epilog("bench threshold"))
+def threshold(
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="METHOD...",
+            help="Protocols, or variants such as NAME:option=value.  \\[default: "
+            f"{' '.join(THRESHOLD_METHODS)}]",
+            autocompletion=protocol_names,
+        ),
+    ] = None,
+    law: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:PARAMETERS",
+            help="Law of delay: exponential, constant, pareto, lognormal, uplinks, or a name of "
+            "conditions. A number is its shape, mean or rate; key=value are keys of conditions.",
+        ),
+    ] = None,
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Measured delays; docs/stragglers.md has the forms."),
+    ] = None,
+    conditions: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Conditions by name or from a TOML file.",
+            autocompletion=condition_names,
+        ),
+    ] = None,
+    data: Annotated[str, typer.Option(metavar="NAME", help="Data set to train on.")] = "digits",
+    parties: Annotated[int, typer.Option(metavar="N", min=2, help="Number of parties.")] = 8,
+    target: Annotated[float, typer.Option(metavar="A", help="Accuracy to be reached.")] = 0.9,
+    factor: Annotated[
+        float,
+        typer.Option(metavar="C", help="How many times the time without trouble may be taken."),
+    ] = 2.0,
+    kinds: Annotated[
+        str, typer.Option(metavar="KIND,...", help="Troubles: slow, busy, dead, lying parties.")
+    ] = "slow",
+    counts: Annotated[
+        str,
+        typer.Option(metavar="S,...", help="Numbers of parties in trouble.  \\[default: 0 to N]"),
+    ] = "",
+    slower: Annotated[
+        float,
+        typer.Option(
+            metavar="X", help="How many times slower a slow party is, where all are alike."
+        ),
+    ] = 10.0,
+    until: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Virtual seconds of each run.  \\[default: 400 mean delays of a fast party]",
+        ),
+    ] = None,
+    seeds: Seeds = 10,
+    pairs: Pairs = None,
+    workers: Workers = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder of runs, tables and picture. A run that is there is not made again.  "
+            "\\[default: runs/threshold-DATA]",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find with how many slow, busy, dead or lying parties methods still learn in time.
+
+    Every method is trained with 0 to N parties in trouble. Its threshold is the largest number with
+    which the target is reached within C times the time without trouble, with an interval over
+    seeds; the threshold of the clock, which counts the time of rounds alone, stands beside it.
+    """
     from securevfl.bench.threshold import SMALL, Sweep, cases, latex, rows, thresholds, write_csv
     from securevfl.bench.threshold_picture import draw
     from securevfl.data.source import DataSource
@@ -42,16 +186,21 @@ def threshold(
     from securevfl.runs.engines.run import Interrupted
     from securevfl.studies.variant import parse_pairs
 
+    out = out or Path("runs") / f"threshold-{Path(data).stem}"
+    asked: dict[str, Any] = {
+        "parties": parties, "target": target, "until": until, "slower": slower, "factor": factor,
+    }  # fmt: skip
     sweep = Sweep(
         DataSource(data, {}),
         folder=out,
         seeds=range(seeds),
-        counts=numbers(counts, "--counts") if counts else (),
-        options={**SMALL, **parse_pairs(pairs, what="bench threshold")},
+        counts=_numbers(counts, "--counts") if counts else (),
+        options={**SMALL, **parse_pairs(pairs or (), what="bench threshold")},
         **asked,
     )
-    found = sweep.methods(methods)
-    wanted = cases(found, _settings(*settings), [word.strip() for word in kinds.split(",")])
+    found = sweep.methods(methods or THRESHOLD_METHODS)
+    settings = _settings(law or (), trace or (), conditions or ())
+    wanted = cases(found, settings, [word.strip() for word in kinds.split(",")])
     out.mkdir(parents=True, exist_ok=True)
     try:
         with Display("threshold") as display, stopping(display) as stop:
@@ -128,21 +277,62 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
 # -- the table of methods --------------------------------------------------------------------------
 
 
+@app.command("methods", epilog=epilog("bench methods"))
 def methods(
-    variants: Sequence[str],
-    *,
-    data: Sequence[str],
-    seeds: int,
-    rates: str,
-    attacks: bool,
-    pairs: Sequence[str],
-    workers: int,
-    data_dir: Path | None,
-    out: Path,
-    as_json: bool,
-    **asked: Any,
+    variants: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="METHOD...",
+            help="Protocols, or variants such as NAME:option=value.  \\[default: all]",
+            autocompletion=protocol_names,
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Data set, or one with options such as NAME:parties=6; once for each.  "
+            "\\[default: five settings of four sets]",
+            autocompletion=dataset_names,
+        ),
+    ] = None,
+    seeds: Seeds = 1,
+    until: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Virtual seconds of each run.")
+    ] = 100.0,
+    conditions: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Delays, by name or from a TOML file.",
+            autocompletion=condition_names,
+        ),
+    ] = "ranks_st",
+    rates: Annotated[
+        str, typer.Option(metavar="X,...", help="Learning rates that each method tries.")
+    ] = "0.003,0.01,0.03",
+    attacks: Annotated[
+        bool,
+        typer.Option("--attacks", help="Attack the first seed of each cell. It takes longer."),
+    ] = False,
+    pairs: Pairs = None,
+    workers: Workers = 1,
+    data_dir: DataDir = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder of runs, tables and picture. A run that is there is not made again.",
+        ),
+    ] = Path("runs/methods"),
+    as_json: AsJson = False,
 ) -> None:
-    """Carry out ``securevfl bench methods``."""
+    """Compare methods on one protocol of evaluation: accuracy, bytes, and what is told.
+
+    All have the same splits, delays and virtual time. Each gets its learning rate on validation
+    rows of a seed of its own. Cells that cannot run are named before work begins. The folder gets
+    the table as JSON, CSV and LaTeX after each cell, and a picture with the Pareto fronts.
+    """
     from securevfl.audit.attack_matrix.strongest import strongest
     from securevfl.bench.methods import DATA, MethodTable
     from securevfl.bench.methods_picture import draw
@@ -151,15 +341,16 @@ def methods(
     from securevfl.studies.variant import parse_pairs
 
     table = MethodTable(
-        list(variants) or list(protocols()),
-        list(data) or list(DATA),
+        variants or list(protocols()),
+        data or list(DATA),
         out,
         seeds=range(seeds),
         rates=_rates(rates),
-        options=parse_pairs(pairs, what="bench methods"),
+        options=parse_pairs(pairs or (), what="bench methods"),
         attack=strongest if attacks else None,
         data_dir=None if data_dir is None else str(data_dir),
-        **asked,
+        until=until,
+        conditions=conditions,
     )
     for (name, variant), why in table.check().items():
         output.say(f"bench methods: {variant} on {name} cannot run: {why}")
@@ -228,3 +419,129 @@ def _print_cells(cells: Sequence[Mapping[str, Any]]) -> None:
         rows,
         title="Methods at equal virtual time",
     )
+
+
+# -- codes and sizes ------------------------------------------------------------------------------
+
+
+@app.command("decoding", epilog=epilog("bench decoding"))
+def decoding(
+    parties: Parties = "6,10,16,28",
+    privacy: Annotated[
+        str, typer.Option(metavar="T,...", help="Numbers of clients that may collude.")
+    ] = "1,2,4,6",
+    segments: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K", min=1, help="Largest number of data segments.  \\[default: N/2 + 1]"
+        ),
+    ] = None,
+    tries: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Number of sets of stragglers tried in each cell."),
+    ] = 3,
+    prime: Annotated[str, typer.Option(metavar="P", help="Modulus of the prime field.")] = "2^61-1",
+    time_parties: Annotated[
+        int, typer.Option(metavar="N", help="Number of parties in the timed runs.")
+    ] = 16,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=2, help="Number of rounds in each timed run.")
+    ] = 50,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="File of a drawing of the map.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Map for which N, K and T sums are recovered exactly, and for which they are refused.
+
+    N is the number of parties, K that of data segments, T that of clients that may collude. For
+    each cell sets of stragglers are left out. The times of rounds show what K and T cost.
+    """
+    from securevfl.bench.decoding import draw_threshold, map_threshold, report, time_rounds
+    from securevfl.machine import describe_machine
+
+    sizes, privacies = _numbers(parties, "--parties"), _numbers(privacy, "--privacy")
+    modulus = _numbers(plain_number(prime), "--prime")[0]
+    with Display("decoding") as display:
+        cells = map_threshold(
+            sizes,
+            largest_segments=segments or max(sizes) // 2 + 1,
+            privacies=privacies,
+            prime=modulus,
+            tries=tries,
+            progress=lambda done, total: display.part("map", done / total),
+        )
+        times = time_rounds(
+            time_parties,
+            privacies=privacies,
+            prime=modulus,
+            rounds=rounds,
+            progress=lambda done, total: display.part("times of rounds", done / total),
+        )
+    result = {
+        **report(cells),
+        "rounds": times,
+        "prime": modulus,
+        "machine": describe_machine(),
+    }
+    if out is not None:
+        draw_threshold(cells, out, times)
+        result["picture"] = str(out)
+    if as_json:
+        output.print_json(result)
+    else:
+        tables.print_decoding(result)
+
+
+@app.command("scale", epilog=epilog("bench scale"))
+def scale(
+    protocols: Annotated[
+        str, typer.Option(metavar="NAME,...", help="Protocols that are measured, or `all`.")
+    ] = ",".join(SCALED),
+    parties: Parties = "8,16,32,64",
+    rows: Annotated[
+        str, typer.Option(metavar="M,...", help="Numbers of training rows.")
+    ] = "512,2048,8192,32768",
+    features: Annotated[
+        str, typer.Option(metavar="D,...", help="Numbers of columns of all parties together.")
+    ] = "64,256,1024,4096",
+    rounds: Annotated[
+        str, typer.Option(metavar="R,...", help="Numbers of rounds.")
+    ] = "10,100,1000",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="File of a drawing of the growth.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how time, memory and bytes of a simulation grow with its sizes.
+
+    One size varies at a time, in a process for each run; the others are 8 parties, 512 rows, 64
+    columns and 6 rounds. An exponent is fitted for each, and what is predicted stands beside it.
+    """
+    from securevfl.bench.scale import bench_scale, draw_scale
+    from securevfl.runs import catalogue
+
+    sizes = {"parties": parties, "rows": rows, "features": features, "rounds": rounds}
+    names = sorted(catalogue.protocols()) if protocols == "all" else protocols.split(",")
+    values = {axis: _numbers(text, f"--{axis}") for axis, text in sizes.items() if text}
+    with Display("scale") as display:
+        result = bench_scale(
+            names, values, progress=lambda done, total: display.part("runs", done / total)
+        )
+    if out is not None:
+        draw_scale(result, out)
+        result["picture"] = str(out)
+    if as_json:
+        output.print_json(result)
+    else:
+        tables.print_scale(result)
+
+
+def _numbers(text: str, flag: str) -> Sequence[int]:
+    """Integers of a comma-separated option."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigurationError(
+            f"bench: {flag} {text!r} must be integers with commas between them"
+        ) from None

@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from securevfl.cli import displays, output
-from securevfl.cli.completion import condition_names, dataset_names, epilog, protocol_names
+from securevfl.cli import output
+from securevfl.cli.completion import (
+    condition_names,
+    dataset_names,
+    epilog,
+    first_page,
+    protocol_names,
+)
 from securevfl.cli.options import Code, Command, keyword, make_command, plain_flags, run_command
 from securevfl.errors import ConfigurationError, UnknownNameError
-from securevfl.protocols.base.defaults import DEFAULT, SCALED, SHOWN
+from securevfl.protocols.base.defaults import DEFAULT, SHOWN
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -81,7 +87,9 @@ def _compare(args: Sequence[str]) -> Callable[..., None]:
         "target": keyword("target", Annotated[float | None, target], None),
     }
     every = all_options()
-    return make_command(shared, _grouped(every), compare)
+    total = {name for _, names in every.values() for name in names}
+    few = [key for key, (_, names) in every.items() if 2 * len(names) < len(total)]
+    return make_command(shared, _grouped(every), compare, folded=few)
 
 
 def _grouped(
@@ -202,6 +210,10 @@ class Protocols(TyperGroup):
             )
         return super().parse_args(ctx, args)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page with the title of each protocol."""
+        first_page(self, ctx)
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all protocols."""
         from securevfl.runs.catalogue import protocols
@@ -248,8 +260,6 @@ run_app = typer.Typer(
     subcommand_metavar="PROTOCOL [OPTIONS]",
     epilog=epilog("run"),
 )
-THRESHOLD_METHODS = (SHOWN["default"], SHOWN["baseline"], SHOWN["asynchronous"])
-bench_app = typer.Typer(rich_markup_mode="rich", help="Time parts of the library on this machine.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 DataDir = Annotated[
     Path | None,
@@ -404,334 +414,8 @@ def conditions(
         output.print_conditions(found)
 
 
-@bench_app.command("round", epilog=epilog("bench round"))
-def bench_round(
-    parties: Annotated[int, typer.Option(metavar="N", help="Number of clients.")] = 28,
-    segments: Annotated[int, typer.Option(metavar="K", help="Number of data segments.")] = 4,
-    privacy: Annotated[
-        int, typer.Option(metavar="T", help="Number of clients that may collude.")
-    ] = 1,
-    batch: Annotated[int, typer.Option(metavar="B", help="Number of rows in a batch.")] = 256,
-    width: Annotated[int, typer.Option(metavar="H", help="Width of an embedding.")] = 64,
-    rows: Annotated[int, typer.Option(metavar="M", help="Number of training rows.")] = 60_000,
-    features: Annotated[
-        int, typer.Option(metavar="D", help="Number of columns of all clients together.")
-    ] = 784,
-    blocks: Annotated[
-        int, typer.Option(metavar="N", min=7, help="Number of timed blocks of each method.")
-    ] = 9,
-    rounds: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Number of rounds in a block.")
-    ] = 3,
-    json: AsJson = False,
-) -> None:
-    """Time a round with secret sharing, and one of the same training without it.
-
-    The default sizes are those of the data set fashion-mnist; that takes minutes.
-    """
-    from securevfl.bench.rounds import RoundSize, bench_round
-
-    size = RoundSize(parties, segments, privacy, batch, width, rows, features)
-    with displays.busy("bench round"):
-        result = bench_round(size, blocks=blocks, rounds=rounds)
-    if json:
-        output.print_json(result)
-    else:
-        output.print_rounds(result)
-
-
-@bench_app.command("field", epilog=epilog("bench field"))
-def bench_field(
-    repeats: Annotated[
-        int, typer.Option(metavar="N", min=3, help="Turns of all operations; medians are shown.")
-    ] = 7,
-    largest: Annotated[
-        int, typer.Option(metavar="N", min=64, help="Number of rows of the square products.")
-    ] = 1024,
-    json: AsJson = False,
-) -> None:
-    """Time the arithmetic modulo p as shares of what this processor can do at most.
-
-    A share is that of the products of numbers that stay in registers; a copy that of as many bytes.
-    """
-    from securevfl.bench.field import bench_field
-
-    with displays.busy("bench field"):
-        result = bench_field(repeats=repeats, largest=largest)
-    if json:
-        output.print_json(result)
-    else:
-        output.print_field(result)
-
-
-@bench_app.command("threshold", epilog=epilog("bench threshold"))
-def bench_threshold(
-    methods: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="METHOD...",
-            help="Protocols, or variants such as NAME:option=value.  \\[default: "
-            f"{' '.join(THRESHOLD_METHODS)}]",
-            autocompletion=protocol_names,
-        ),
-    ] = None,
-    law: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME:PARAMETERS",
-            help="Law of delay: exponential, constant, pareto, lognormal, uplinks, or a name of "
-            "conditions. A number is its shape, mean or rate; key=value are keys of conditions.",
-        ),
-    ] = None,
-    trace: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Measured delays; docs/stragglers.md has the forms."),
-    ] = None,
-    conditions: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Conditions by name or from a TOML file.",
-            autocompletion=condition_names,
-        ),
-    ] = None,
-    data: Annotated[str, typer.Option(metavar="NAME", help="Data set to train on.")] = "digits",
-    parties: Annotated[int, typer.Option(metavar="N", min=2, help="Number of parties.")] = 8,
-    target: Annotated[float, typer.Option(metavar="A", help="Accuracy to be reached.")] = 0.9,
-    factor: Annotated[
-        float,
-        typer.Option(metavar="C", help="How many times the time without trouble may be taken."),
-    ] = 2.0,
-    kinds: Annotated[
-        str, typer.Option(metavar="KIND,...", help="Troubles: slow, busy, dead, lying parties.")
-    ] = "slow",
-    counts: Annotated[
-        str,
-        typer.Option(metavar="S,...", help="Numbers of parties in trouble.  \\[default: 0 to N]"),
-    ] = "",
-    slower: Annotated[
-        float,
-        typer.Option(
-            metavar="X", help="How many times slower a slow party is, where all are alike."
-        ),
-    ] = 10.0,
-    until: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS",
-            help="Virtual seconds of each run.  \\[default: 400 mean delays of a fast party]",
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Number of seeds.")] = 10,
-    set: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Option of all methods that have it."),
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Number of processes that carry out runs.")
-    ] = 1,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder of runs, tables and picture. A run that is there is not made again.  "
-            "\\[default: runs/threshold-DATA]",
-        ),
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """Find with how many slow, busy, dead or lying parties methods still learn in time.
-
-    Every method is trained with 0 to N parties in trouble. Its threshold is the largest number with
-    which the target is reached within C times the time without trouble, with an interval over
-    seeds; the threshold of the clock, which counts the time of rounds alone, stands beside it.
-    """
-    from securevfl.cli.bench import threshold
-
-    threshold(
-        methods or THRESHOLD_METHODS,
-        data=data,
-        settings=(law or (), trace or (), conditions or ()),
-        kinds=kinds,
-        counts=counts,
-        seeds=seeds,
-        pairs=set or (),
-        workers=workers,
-        out=out or Path("runs") / f"threshold-{Path(data).stem}",
-        as_json=json,
-        parties=parties,
-        target=target,
-        until=until,
-        slower=slower,
-        factor=factor,
-    )
-
-
-@bench_app.command("methods", epilog=epilog("bench methods"))
-def bench_methods(
-    methods: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="METHOD...",
-            help="Protocols, or variants such as NAME:option=value.  \\[default: all]",
-            autocompletion=protocol_names,
-        ),
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Data set, or one with options such as NAME:parties=6; once for each.  "
-            "\\[default: five settings of four sets]",
-            autocompletion=dataset_names,
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Number of seeds.")] = 1,
-    until: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Virtual seconds of each run.")
-    ] = 100.0,
-    conditions: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|FILE",
-            help="Delays, by name or from a TOML file.",
-            autocompletion=condition_names,
-        ),
-    ] = "ranks_st",
-    rates: Annotated[
-        str, typer.Option(metavar="X,...", help="Learning rates that each method tries.")
-    ] = "0.003,0.01,0.03",
-    attacks: Annotated[
-        bool,
-        typer.Option("--attacks", help="Attack the first seed of each cell. It takes longer."),
-    ] = False,
-    set: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Option of all methods that have it."),
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Number of processes that carry out runs.")
-    ] = 1,
-    data_dir: DataDir = None,
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder of runs, tables and picture. A run that is there is not made again.",
-        ),
-    ] = Path("runs/methods"),
-    json: AsJson = False,
-) -> None:
-    """Compare methods on one protocol of evaluation: accuracy, bytes, and what is told.
-
-    All have the same splits, delays and virtual time. Each gets its learning rate on validation
-    rows of a seed of its own. Cells that cannot run are named before work begins. The folder gets
-    the table as JSON, CSV and LaTeX after each cell, and a picture with the Pareto fronts.
-    """
-    from securevfl.cli.bench import methods as carry_out
-
-    carry_out(
-        methods or (),
-        data=data or (),
-        seeds=seeds,
-        rates=rates,
-        attacks=attacks,
-        pairs=set or (),
-        workers=workers,
-        data_dir=data_dir,
-        out=out,
-        as_json=json,
-        until=until,
-        conditions=conditions,
-    )
-
-
-@bench_app.command("decoding", epilog=epilog("bench decoding"))
-def bench_decoding(
-    parties: Annotated[
-        str, typer.Option(metavar="N,...", help="Numbers of parties.")
-    ] = "6,10,16,28",
-    privacy: Annotated[
-        str, typer.Option(metavar="T,...", help="Numbers of clients that may collude.")
-    ] = "1,2,4,6",
-    segments: Annotated[
-        int | None,
-        typer.Option(
-            metavar="K", min=1, help="Largest number of data segments.  \\[default: N/2 + 1]"
-        ),
-    ] = None,
-    tries: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="Number of sets of stragglers tried in each cell."),
-    ] = 3,
-    prime: Annotated[str, typer.Option(metavar="P", help="Modulus of the prime field.")] = "2^61-1",
-    time_parties: Annotated[
-        int, typer.Option(metavar="N", help="Number of parties in the timed runs.")
-    ] = 16,
-    rounds: Annotated[
-        int, typer.Option(metavar="N", min=2, help="Number of rounds in each timed run.")
-    ] = 50,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="File of a drawing of the map.")
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """Map for which N, K and T sums are recovered exactly, and for which they are refused.
-
-    N is the number of parties, K that of data segments, T that of clients that may collude. For
-    each cell sets of stragglers are left out. The times of rounds show what K and T cost.
-    """
-    from securevfl.cli.studies import decoding
-
-    decoding(
-        parties=parties,
-        privacy=privacy,
-        segments=segments,
-        tries=tries,
-        prime=prime,
-        time_parties=time_parties,
-        rounds=rounds,
-        out=out,
-        as_json=json,
-    )
-
-
-@bench_app.command("scale", epilog=epilog("bench scale"))
-def bench_scale(
-    protocols: Annotated[
-        str, typer.Option(metavar="NAME,...", help="Protocols that are measured, or `all`.")
-    ] = ",".join(SCALED),
-    parties: Annotated[
-        str, typer.Option(metavar="N,...", help="Numbers of parties.")
-    ] = "8,16,32,64",
-    rows: Annotated[
-        str, typer.Option(metavar="M,...", help="Numbers of training rows.")
-    ] = "512,2048,8192,32768",
-    features: Annotated[
-        str, typer.Option(metavar="D,...", help="Numbers of columns of all parties together.")
-    ] = "64,256,1024,4096",
-    rounds: Annotated[
-        str, typer.Option(metavar="R,...", help="Numbers of rounds.")
-    ] = "10,100,1000",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="File of a drawing of the growth.")
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """Measure how time, memory and bytes of a simulation grow with its sizes.
-
-    One size varies at a time, in a process for each run; the others are 8 parties, 512 rows, 64
-    columns and 6 rounds. An exponent is fitted for each, and what is predicted stands beside it.
-    """
-    from securevfl.cli.studies import scale
-
-    sizes = {"parties": parties, "rows": rows, "features": features, "rounds": rounds}
-    scale(protocols, sizes, out=out, as_json=json)
-
-
 def register(app: typer.Typer) -> None:
     """Add this module's commands to the application, except those in `COMMANDS`."""
     for command in (study, datasets, conditions, protocols):
         app.command(command.__name__, epilog=epilog(command.__name__))(command)
     app.add_typer(run_app, name="run")
-    app.add_typer(bench_app, name="bench")

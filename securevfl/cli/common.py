@@ -54,16 +54,17 @@ class DataOptions(BaseModel):
         help="Column by whose values rows of the --party files are matched.",
     )  # fmt: skip
     label_file: Path | None = option(
-        None, metavar="FILE.csv", panel=DATA, commands=_EVERY,
+        None, metavar="FILE.csv", panel=DATA, folded=True, commands=_EVERY,
         help="Table with the labels, where no --party file holds them.",
     )  # fmt: skip
     align: str | None = option(
-        None, metavar="plain|psi", panel=DATA, commands=_EVERY, default_text="plain",
+        None, metavar="plain|psi", panel=DATA, folded=True, commands=_EVERY, default_text="plain",
         help="How ids are compared: in the clear, or by private set intersection, which hides the "
         "ids that the parties do not share.",
     )  # fmt: skip
     data_dir: Path | None = option(
-        None, metavar="FOLDER", panel=DATA, commands=_EVERY, default_text="$SECUREVFL_DATA",
+        None, metavar="FOLDER", panel=DATA, folded=True, commands=_EVERY,
+        default_text="$SECUREVFL_DATA",
         help="Folder with the files of data sets that are known by name.",
     )  # fmt: skip
 
@@ -145,6 +146,7 @@ def parameter(
         help=_help(declared, info, default),
         show_default=False,
         rich_help_panel=declared.panel,
+        hidden=declared.folded,
         autocompletion=declared.complete or _INSTALLED.get(name) or _completion(declared.metavar),
     )
     kind, value = _kind(info), info.default

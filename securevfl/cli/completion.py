@@ -1,8 +1,11 @@
-"""Examples in the help of each command, and shell completion."""
+"""First pages of help, examples in the help of each command, and shell completion."""
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
+from typing import Any
 
 from securevfl.protocols.base.defaults import SHOWN
 
@@ -173,6 +176,77 @@ def epilog(command: str, name: str = "PROTOCOL") -> str:
     for line, (_, why) in zip(commands(command, name), EXAMPLES[command], strict=True):
         lines.append(f"  {line}" + (f"  [dim]# {why}[/]" if why else ""))
     return "\n\n".join(lines)  # typer joins single lines into one
+
+
+#: Where a help text's first clause ends.
+_CLAUSE = re.compile(r"(?<!\.)[.:;](?: |$)|, (?:in |with )?which\b|, (?:such as|even|as in)\b")
+_WIDTH = 26  # of what is typed
+_LONG = 21  # letters of a default that first pages leave out
+
+
+def first_page(command: Any, ctx: Any) -> None:
+    """Print options that are not hidden, and commands, each with the first clause of its text.
+
+    Parameters
+    ----------
+    command, ctx : object
+        A command or group of typer, and its context.
+    """
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for parameter in command.get_params(ctx):
+        if not getattr(parameter, "hidden", False):
+            heading = getattr(parameter, "rich_help_panel", None) or "Options"
+            panels.setdefault(heading, []).append((_typed(parameter), _short(parameter)))
+    names = command.list_commands(ctx) if hasattr(command, "list_commands") else []
+    for name in names:
+        said = command.get_command(ctx, name).help.partition("\n\n")[0].partition(". ")[0]
+        panels.setdefault("Commands", []).append((f"[bold cyan]{name}[/]", f"{said.rstrip('.')}."))
+    console = Console(file=sys.stdout, highlight=False)
+    console.print(f"[yellow]{_plain(command.get_usage(ctx))}[/]\n")
+    console.print("\n\n".join(command.help.split("\n\n")[: 2 if names else 1]))
+    for heading, rows in panels.items():
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(width=None if heading == "Commands" else _WIDTH)
+        for row in rows:
+            table.add_row(*row)
+        console.print(f"\n[bold]{heading}[/]", Padding(table, (0, 0, 0, 1)))
+    for line in ["", *command.epilog.split("\n\n")[:4]]:
+        console.print(line if len(line) < 95 else line.partition("  [dim]#")[0])
+
+
+def _typed(parameter: Any) -> str:
+    """A parameter as it is typed, with a word for its value."""
+    metavar = parameter.metavar or ""
+    while len(metavar) > _WIDTH:  # choices, of which some are shown
+        metavar = metavar.removesuffix("|...").rpartition("|")[0] + "|..."
+    if parameter.param_type_name == "argument":
+        return f"[bold cyan]{_plain(metavar or parameter.name.upper())}[/]"
+    flag = ", ".join(parameter.opts)
+    if parameter.secondary_opts:
+        flag = "/".join([flag, *parameter.secondary_opts]).replace("/--no-", "/no-")
+    return f"[bold cyan]{flag}[/] {_plain(metavar)}".rstrip()
+
+
+def _plain(text: str) -> str:
+    """Text in which brackets are no markup."""
+    return text.replace("[", "\\[")
+
+
+def _short(parameter: Any) -> str:
+    """First clause of a parameter's text, and its default unless that is long."""
+    said, _, default = (parameter.help or "").partition("  \\[default: ")
+    if getattr(parameter, "show_default", False) and parameter.default:
+        default = f"{parameter.default}]"
+    shown = f" \\[{default}" if default and len(default) < _LONG else ""
+    return _first_clause(said) + shown
+
+
+def _first_clause(text: str) -> str:
+    return _CLAUSE.split(text.partition("\n\n")[0])[0].rstrip("., ") + "."
 
 
 def protocol_names(incomplete: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import typer
 from typer.core import TyperCommand
 
+from securevfl.cli.completion import first_page
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.defaults import is_advanced, our_name
 
@@ -41,8 +42,15 @@ class Command(TyperCommand):
             args = ["--help"]
         return super().parse_args(ctx, [_our_flag(word, known) for word in args])
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page: one of a few lines an option where some are folded away."""
+        if any(getattr(parameter, "hidden", False) for parameter in self.params):
+            first_page(self, ctx)
+        else:
+            super().format_help(ctx, formatter)
+
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Completions of a word, including advanced options."""
+        """Completions of a word, including folded options."""
         self._unfold()
         return super().shell_complete(ctx, incomplete)
 
@@ -96,6 +104,7 @@ def make_command(
     shared: Mapping[str, inspect.Parameter],
     fields: Mapping[str, tuple[FieldInfo, str]],
     start: Callable[[dict[str, Any]], None],
+    folded: Collection[str] = (),
 ) -> Callable[..., None]:
     """Function whose signature lists options, and fields of protocols as options.
 
@@ -107,21 +116,25 @@ def make_command(
         Field and heading in the help page, by name.
     start : callable
         Takes all values by option name; those of fields only where they were given.
+    folded : collection of str
+        Fields that help pages show with ``--help-all`` only, besides the advanced ones.
     """
     listed = {k: one for k, one in fields.items() if k not in shared}
     advanced = {k for k, (field, _) in listed.items() if is_advanced(k, field.json_schema_extra)}
-    own = [_parameter(k, *one, hidden=False) for k, one in listed.items() if k not in advanced]
+    own = [_parameter(k, *one, k in folded) for k, one in listed.items() if k not in advanced]
     for key in sorted(advanced, key=list(listed).index):
         field, title = listed[key]
         own.append(_parameter(key, field, f"Advanced: {title[0].lower()}{title[1:]}", hidden=True))
     optional = {parameter.name for parameter in own}
-    more = [_help_all(len(advanced))] if advanced else []
+    all_parameters = [*shared.values(), *own]
+    hidden = [p for p in all_parameters if _declared(p).hidden]
+    more = [_help_all(len(hidden))] if hidden else []
 
     def command(**values: Any) -> None:
         values.pop("help_all", None)
         start({k: v for k, v in values.items() if k not in optional or v is not None})
 
-    parameters = [*shared.values(), *own, *more]
+    parameters = [*all_parameters, *more]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
@@ -134,9 +147,14 @@ def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramete
     )
 
 
+def _declared(parameter: inspect.Parameter) -> Any:
+    """Declaration of a parameter for typer."""
+    return parameter.annotation.__metadata__[0]
+
+
 def _help_all(number: int) -> inspect.Parameter:
     """The flag for full help, which `Command.parse_args` handles."""
-    text = f"Show this message with {number} advanced options more, and exit."
+    text = f"Show {number} options more, and more of each."
     declared = typer.Option("--help-all", help=text, show_default=False)
     return keyword("help_all", Annotated[bool, declared], False)
 

@@ -1,4 +1,4 @@
-"""The commands `study`, `compare`, `plan`, `bench decoding` and `bench scale`."""
+"""The commands `study`, `compare` and `plan`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from securevfl.cli import displays, output, tables
-from securevfl.cli.options import plain_number, protocol_options
+from securevfl.cli.options import protocol_options
 from securevfl.cli.run import INTERRUPTED, data_source, run_folder, sort_out, stopping
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 from securevfl.protocols.base.defaults import SHOWN
@@ -380,82 +380,3 @@ def _as_typed(common: Mapping[str, Any]) -> str:
     given += [("set", pair) for pair in common["set"] or () if pair.startswith("data.")]
     words = [f"--{flag.replace('_', '-')} {shlex.quote(str(value))}" for flag, value in given]
     return " ".join([*words, *(["--unsealed"] if common["sealed"] is False else [])])
-
-
-def decoding(
-    *,
-    parties: str,
-    privacy: str,
-    segments: int | None,
-    tries: int,
-    prime: str,
-    time_parties: int,
-    rounds: int,
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    """Carry out ``securevfl bench decoding``."""
-    from securevfl.bench.decoding import draw_threshold, map_threshold, report, time_rounds
-    from securevfl.machine import describe_machine
-
-    sizes, privacies = numbers(parties, "--parties"), numbers(privacy, "--privacy")
-    modulus = numbers(plain_number(prime), "--prime")[0]
-    with Display("decoding") as display:
-        cells = map_threshold(
-            sizes,
-            largest_segments=segments or max(sizes) // 2 + 1,
-            privacies=privacies,
-            prime=modulus,
-            tries=tries,
-            progress=lambda done, total: display.part("map", done / total),
-        )
-        times = time_rounds(
-            time_parties,
-            privacies=privacies,
-            prime=modulus,
-            rounds=rounds,
-            progress=lambda done, total: display.part("times of rounds", done / total),
-        )
-    result = {
-        **report(cells),
-        "rounds": times,
-        "prime": modulus,
-        "machine": describe_machine(),
-    }
-    if out is not None:
-        draw_threshold(cells, out, times)
-        result["picture"] = str(out)
-    if as_json:
-        output.print_json(result)
-    else:
-        tables.print_decoding(result)
-
-
-def scale(protocols: str, sizes: Mapping[str, str], *, out: Path | None, as_json: bool) -> None:
-    """Carry out ``securevfl bench scale``."""
-    from securevfl.bench.scale import bench_scale, draw_scale
-    from securevfl.runs import catalogue
-
-    names = sorted(catalogue.protocols()) if protocols == "all" else protocols.split(",")
-    values = {axis: numbers(text, f"--{axis}") for axis, text in sizes.items() if text}
-    with Display("scale") as display:
-        result = bench_scale(
-            names, values, progress=lambda done, total: display.part("runs", done / total)
-        )
-    if out is not None:
-        draw_scale(result, out)
-        result["picture"] = str(out)
-    if as_json:
-        output.print_json(result)
-    else:
-        tables.print_scale(result)
-
-
-def numbers(text: str, flag: str) -> Sequence[int]:
-    """Integers of a comma-separated option."""
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigurationError(
-            f"bench: {flag} {text!r} must be integers with commas between them"
-        ) from None

@@ -44,6 +44,8 @@ class Option:
         Whether studies and comparisons also have the option.
     commands : str
         Further commands that have the flag, separated by spaces.
+    folded : bool
+        Whether help pages show the option with ``--help-all`` only.
     complete : callable, optional
         Function that returns the completions of a word in a shell.
     file : bool
@@ -61,6 +63,7 @@ class Option:
     accepts: str = ""
     per_job: bool = False
     commands: str = ""
+    folded: bool = False
     complete: Callable[[str], list[str]] | None = None
     file: bool = False
     to_file: Callable[[Any], Any] | None = None

@@ -65,7 +65,7 @@ class RunSpec(BaseModel):
         "and masks never depend on it.",
     )  # fmt: skip
     secret_seed: int | None = option(
-        None, ge=0, metavar="S", panel=RUN, per_job=True, default_text="the seed",
+        None, ge=0, metavar="S", panel=RUN, folded=True, per_job=True, default_text="the seed",
         needs="must be left out: every party of a cluster draws its secret choices from entropy of "
         "its own, and a seed that all know would give the server their rows",
         help="Seed of the parties' secret choices in a simulation, such as initial weights and "
@@ -80,7 +80,7 @@ class RunSpec(BaseModel):
         "stragglers, whose messages come late; in `none` there is no delay.",
     )  # fmt: skip
     faults: InstanceOf[Faults] | None = option(
-        None, metavar="none|FILE.toml", panel=RUN, per_job=True, file=True, default_text="none",
+        None, metavar="none|FILE.toml", panel=RUN, folded=True, per_job=True, file=True, default_text="none",
         accepts="str, Path, mapping or Faults", needs=_VIRTUAL,
         to_file=_faults_to_file, from_file=faults_from,
         help="Parties and links that break, and when: a TOML file. A party that comes back goes "
@@ -102,13 +102,13 @@ class RunSpec(BaseModel):
         help="Virtual seconds between evaluations, in place of `eval_every`.",
     )  # fmt: skip
     sealed: bool = option(
-        True, flag="--sealed/--unsealed", panel=RUN, per_job=True, commands="plan",
+        True, flag="--sealed/--unsealed", panel=RUN, folded=True, per_job=True, commands="plan",
         needs="needs a simulation: processes talk over sealed links only",
         help="Encrypt and authenticate every message between two parties. An unsealed run is "
         "faster, and claims nothing against outsiders.",
     )  # fmt: skip
     engine: str = option(
-        "simulation", metavar="simulation|ray", panel=RUN,
+        "simulation", metavar="simulation|ray", panel=RUN, folded=True,
         help="Where the parties run: in this process in virtual time, or as actors of a Ray "
         "cluster in real time.",
     )  # fmt: skip

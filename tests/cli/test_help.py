@@ -15,6 +15,7 @@ from securevfl.cli.options import described
 from securevfl.protocols.base.defaults import ADVANCED
 from securevfl.protocols.base.registry import find_protocols
 from tests.cli.calls import call
+from tests.golden.fixed import commands, page_of
 
 
 def test_the_line_of_a_command_is_what_its_own_page_begins_with():
@@ -49,7 +50,25 @@ def test_help_folds_advanced_options_away(command):
     assert "--help-all" in short
     assert "--momentum" in whole
     assert "Advanced: options of" in whole
-    assert len(short.splitlines()) < 0.75 * len(whole.splitlines())
+    assert "--secret-seed" not in short
+
+
+#: Lines of the longest first pages: a screen, and for two methods with many options a bit more.
+SCREEN, LONGEST = 61, 68
+
+
+def test_a_first_page_is_about_one_screen():
+    sizes = {path: len(page_of(path).read_text().splitlines()) for path in commands()}
+    assert max(sizes.values()) <= LONGEST
+    assert sum(size > SCREEN for size in sizes.values()) <= 4
+
+
+def test_a_first_page_has_the_first_clause_of_each_text():
+    text = call("run", "fedvs", "--help").stdout
+    for line in ("--width INTEGER             Width h of an embedding. [0]", "--secure/no-secure"):
+        assert line in text
+    assert "Delays and bandwidth.\n none|paper|FILE.toml" in text.replace("  ", "")
+    assert "are stragglers" not in text
 
 
 def test_every_advanced_option_is_one_of_some_protocol():
