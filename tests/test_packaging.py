@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import shutil
+import subprocess
+import sys
+import tarfile
 import tomllib
+import zipfile
+from email.parser import Parser
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("setuptools", minversion="77")  # which builds; the extra test brings it
 yaml = pytest.importorskip("yaml")  # myst-parser of the extra docs brings it
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +37,11 @@ def steps(workflow: Path) -> list[str]:
     """All commands of a workflow."""
     jobs = yaml.safe_load(workflow.read_text())["jobs"].values()
     return [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+
+
+def uses(content: Any) -> list[str]:
+    """All actions of a workflow."""
+    return [s["uses"] for job in content["jobs"].values() for s in job["steps"] if "uses" in s]
 
 
 def test_the_conda_recipe_asks_for_what_the_project_asks_for():
@@ -59,7 +71,10 @@ def test_workflows_may_only_read_and_end(workflow):
     more = {
         name: job["permissions"] for name, job in content["jobs"].items() if "permissions" in job
     }
-    assert more == ({"publish": {"id-token": "write"}} if workflow.stem == "wheels" else {})
+    publishing = ("rehearse", "publish") if workflow.stem == "wheels" else ()
+    assert more == {name: {"id-token": "write"} for name in publishing}
+    assert all(re.search(r"@(v\d+|release/v\d+)$", action) for action in uses(content))
+    assert "secrets." not in workflow.read_text()
     # What a forge puts in, such as the title of a request, could be a command.
     assert not any("${{" in command for command in steps(workflow))
 
@@ -71,15 +86,71 @@ def test_the_workflows_run_the_commands_of_the_documents():
     assert {"pip install -e '.[test]'", "pytest", "ruff check .", "mypy"} <= commands
 
 
-def test_only_a_tag_is_published_and_what_was_built_and_tried():
-    jobs = read(".github/workflows/wheels.yml")["jobs"]
-    assert jobs["publish"]["if"] == "startsWith(github.ref, 'refs/tags/v')"
-    assert jobs["publish"]["needs"] == "build"
-    assert [step["uses"].partition("@")[0] for step in jobs["publish"]["steps"]] == [
-        "actions/download-artifact",
-        "pypa/gh-action-pypi-publish",
-    ]
+def test_what_was_built_and_tried_is_published_on_a_candidate_and_on_a_release():
+    content = read(".github/workflows/wheels.yml")
+    jobs = content["jobs"]
+    assert content[True]["release"] == {"types": ["published"]}  # YAML 1.1 reads `on` as a truth
+    assert jobs["publish"]["if"] == (
+        "github.event_name == 'release' && !github.event.release.prerelease"
+    )
+    assert "contains(github.ref_name, 'rc')" in jobs["rehearse"]["if"]
+    for name, index in (("rehearse", "testpypi"), ("publish", "pypi")):
+        assert (jobs[name]["needs"], jobs[name]["environment"]) == ("build", index)
+        assert [step["uses"].partition("@")[0] for step in jobs[name]["steps"]] == [
+            "actions/download-artifact",
+            "pypa/gh-action-pypi-publish",
+        ]
+    assert "test.pypi.org" in jobs["rehearse"]["steps"][1]["with"]["repository-url"]
+    assert "with" not in jobs["publish"]["steps"][1]
     assert "twine check --strict dist/*" in steps(ROOT / ".github/workflows/wheels.yml")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Wheel and source distribution of this checkout, as an installer's front end builds them."""
+    tree = tmp_path_factory.mktemp("built")
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    left_out = shutil.ignore_patterns("__pycache__", "results", "golden")
+    for folder in ("securevfl", "tests", "docs", "examples", "benchmarks"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=left_out)
+    for folder in ("tests/golden", "benchmarks/results"):
+        (tree / folder).mkdir()
+        (tree / folder / "record.json").write_text("{}")
+    lines = "from setuptools import build_meta as b; b.build_sdist('d'); b.build_wheel('d')"
+    subprocess.run([sys.executable, "-c", lines], cwd=tree, check=True, capture_output=True)
+    (wheel,), (source,) = tree.glob("d/*.whl"), tree.glob("d/*.tar.gz")
+    return wheel, source
+
+
+def of_package() -> set[str]:
+    """Files of the package in this checkout."""
+    paths = (path for path in ROOT.joinpath("securevfl").rglob("*") if path.is_file())
+    return {str(path.relative_to(ROOT)) for path in paths if path.parent.name != "__pycache__"}
+
+
+def test_the_wheel_holds_the_package_and_no_more(built):
+    wheel = zipfile.ZipFile(built[0])
+    mark = f"securevfl-{PROJECT['version']}.dist-info/"
+    assert {name for name in wheel.namelist() if not name.startswith(mark)} == of_package()
+    assert {f"{mark}licenses/LICENSE", f"{mark}entry_points.txt"} <= set(wheel.namelist())
+    told = Parser().parsestr(wheel.read(f"{mark}METADATA").decode())
+    assert told["Name"] == PROJECT["name"]
+    assert told["Version"] == PROJECT["version"]
+    assert told["Requires-Python"] == PROJECT["requires-python"]
+    assert told["Description-Content-Type"] == "text/markdown"
+    core = [line for line in told.get_all("Requires-Dist") if "extra ==" not in line]
+    assert len(core) == len(PROJECT["dependencies"])
+    assert set(told.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
+
+
+def test_the_source_distribution_can_be_built_and_tested(built):
+    with tarfile.open(built[1]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert of_package() <= names
+    assert {"pyproject.toml", "LICENSE", "README.md", "tests/test_packaging.py"} <= names
+    assert not any(name.startswith(("tests/golden/", "benchmarks/results/")) for name in names)
+    assert built[1].stat().st_size < 4_000_000
 
 
 def test_an_index_gets_addresses_in_the_place_of_links_within_the_repository():
