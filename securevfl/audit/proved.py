@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.audit.verdicts import (
@@ -214,6 +215,7 @@ def proved_report(
     seed: int,
     progress: Callable[[str], None],
     library: str,
+    keep: Path | None,
     examine: Callable[[Claim], list[Evidence]],
 ) -> Report:
     """Prove a protocol's claims, and report what was proved of each.
@@ -231,16 +233,18 @@ def proved_report(
         Told what is being done.
     library : str
         Version and hash of the library.
+    keep : Path or None
+        File of the verdicts of finished schedules.
     examine : callable
         Evidence of verifiers on a claim. It decides where a claim is none of a view, such as that
         of a budget of sums; else it can only accuse.
     """
-    from securevfl.verified.traced.proofs import NOT_COVERED, Traced, prove_protocol
+    from securevfl.verified.traced.proofs import NOT_COVERED, Traced, prove_protocol, verdicts_in
 
     kept, owners = traced_options(made, options), made.roles().get("label_owner", ())
     rows = max(Traced.rows, 4 * len(owners))  # of each owner, more than two classes have labels
     traced = Traced(made.name, kept, len(made.peers()), rows, seed)
-    proof = prove_protocol(traced, progress=progress)
+    proof = prove_protocol(traced, progress=progress, kept=verdicts_in(keep, traced, library))
     roles = made.roles()
     worlds: dict[str, Trace] = {}
     for schedule in traced.schedules():

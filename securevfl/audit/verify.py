@@ -45,6 +45,7 @@ def verify(
     level: float = LEVEL,
     progress: Callable[[str], None] | None = None,
     limit: float | None = None,
+    keep: Path | None = None,
     **options: Any,
 ) -> Report:
     """Check every claim of a protocol in a configuration.
@@ -74,6 +75,9 @@ def verify(
         child process then, which imports the library anew: the protocol must be a name or a class
         at the top of a module, and a script that asks for it must not do so when it is imported
         (``if __name__ == "__main__":``). Without a limit it is made in this process.
+    keep : Path, optional
+        File of the verdicts of finished schedules. A verification that was stopped, or reached its
+        limit, goes on from there, and removes it at its end.
     **options
         The protocol's own.
 
@@ -90,7 +94,7 @@ def verify(
     """
     told = progress or (lambda words: None)
     if limit is not None:
-        given = {"plain": plain, "seed": seed, "level": level}
+        given = {"plain": plain, "seed": seed, "level": level, "keep": keep}
         work = partial(_told, protocol, data, {**given, **options})
         try:
             report: Report = in_child(work, limit, told)
@@ -126,6 +130,7 @@ def verify(
             seed=seed,
             progress=told,
             library=library(),
+            keep=keep,
             examine=lambda claim: examine(claim, subject, verifiers),
         )
     why = f"{cls.name} is not written with protected values, so nothing is proved of it"

@@ -37,8 +37,8 @@ class TimeLeft:
         done = share - self._first
         if done <= 0 or share >= 1:
             return f"{100 * share:.0f} %"
-        left = (time.monotonic() - self._began) * (1 - share) / done
-        return f"{100 * share:.0f} %, about {clock(max(round(left), 1))} left"
+        left = max(round((time.monotonic() - self._began) * (1 - share) / done), 1)
+        return f"{100 * share:.0f} %, about {f'{left} s' if left < 60 else clock(left)} left"
 
 
 @contextmanager

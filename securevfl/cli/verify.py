@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from securevfl.data.source import DataSource
     from securevfl.runs.spec import RunSpec
 
+_VIOLATED = "VIOLATED"
 _STYLES = {
     "PROVED": "green",
     "DP": "green",
@@ -168,7 +169,8 @@ def start(
         out = out or (None if plain or pairs or options else folder)
     import securevfl
 
-    with _kept_when_stopped(protocol, out) as progress:
+    unfinished = _unfinished(protocol, out)
+    with _kept_when_stopped(protocol, unfinished) as progress:
         report = securevfl.verify(
             protocol,
             source,
@@ -176,6 +178,7 @@ def start(
             seed=seed,
             progress=progress,
             limit=24 * 3600.0,
+            keep=unfinished,
             **chosen,
         )
     if out is not None:
@@ -188,15 +191,23 @@ def start(
         print_report(report, attacked(where, protocol, own_data=own_data))
 
 
+def _unfinished(protocol: str, folder: Path | None = None) -> Path:
+    """File of the finished schedules of a verification, in the folder of its results if any."""
+    name = "verify" if folder else f"verify-{protocol}"
+    return (folder or Path("runs")) / f"{name}.unfinished.jsonl"
+
+
 @contextmanager
-def _kept_when_stopped(protocol: str, folder: Path | None) -> Iterator[Callable[[str], None]]:
-    """Show progress; on an interruption print what was found, which is no verdict yet."""
+def _kept_when_stopped(protocol: str, file: Path) -> Iterator[Callable[[str], None]]:
+    """Show progress; on an interruption print what was found, and where it is kept."""
     found: Counter[str] = Counter()
+    share = ""
 
     with displays.busy(f"verify {protocol}") as show:
 
         def tell(words: str) -> None:
-            _, _, said = words.partition(" %: ")
+            nonlocal share
+            share, _, said = words.partition(" %: ")
             of_one = " so far, " in said  # a line for each coalition would fill a log
             if not of_one or sys.stderr.isatty():
                 show(words)
@@ -209,15 +220,15 @@ def _kept_when_stopped(protocol: str, folder: Path | None) -> Iterator[Callable[
         except KeyboardInterrupt:
             if not found:
                 raise
-    lines = [f"{said}, so far ({count} of the schedules)" for said, count in found.items()]
-    for line in lines:
+    for said, count in found.items():
+        line = f"{said}, so far ({count} trace{'s' * (count > 1)})"
         output.out().print(line, markup=False, soft_wrap=True)
-    if folder is not None and lines:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "verify.stopped.txt").write_text("\n".join(lines) + "\n")
+    refuted = any(said.endswith(f": {_VIOLATED}") for said in found)
+    stays = f"{_VIOLATED} stays, and no other claim" if refuted else "no claim"
+    kept = f"; the same command goes on from {file}" if file.exists() else ""
     output.say(
-        "interrupted; no claim has a verdict yet: not all schedules were traced, and no other "
-        "process checked a certificate"
+        f"interrupted at {share} %; {stays} has a verdict yet: not all schedules were traced, and "
+        f"no other process checked a certificate{kept}"
     )
     raise typer.Exit(INTERRUPTED)
 
@@ -245,15 +256,24 @@ def _prove(
     page: Path | None,
 ) -> None:
     """Prove the claims of a provable protocol on a small traced run."""
-    from securevfl.verified.traced.proofs import OUTPUTS_TELL, Traced, lines, prove_protocol
+    from securevfl.audit.verify import library
+    from securevfl.verified.traced.proofs import (
+        OUTPUTS_TELL,
+        Traced,
+        lines,
+        prove_protocol,
+        verdicts_in,
+    )
 
     for path in (certificate, page):
         if path is not None and not path.parent.is_dir():
             raise ConfigurationError(f"verify: there is no folder {path.parent}; make it first")
     parties = common["parties"] or 4
     traced = Traced(protocol, dict(options), parties, seed=common["seed"] or 0)
-    with _kept_when_stopped(protocol, None) as progress:
-        proof = prove_protocol(traced, progress=progress)
+    unfinished = _unfinished(protocol)
+    with _kept_when_stopped(protocol, unfinished) as progress:
+        kept = verdicts_in(unfinished, traced, library())
+        proof = prove_protocol(traced, progress=progress, kept=kept)
     if certificate is not None:
         certificate.write_text(json.dumps(proof.certificate(), indent=1) + "\n")
     if page is not None:

@@ -80,7 +80,8 @@ class RunSpec(BaseModel):
         "stragglers, whose messages come late; in `none` there is no delay.",
     )  # fmt: skip
     faults: InstanceOf[Faults] | None = option(
-        None, metavar="none|FILE.toml", panel=RUN, folded=True, per_job=True, file=True, default_text="none",
+        None, metavar="none|FILE.toml", panel=RUN, folded=True, per_job=True, file=True,
+        default_text="none",
         accepts="str, Path, mapping or Faults", needs=_VIRTUAL,
         to_file=_faults_to_file, from_file=faults_from,
         help="Parties and links that break, and when: a TOML file. A party that comes back goes "

@@ -278,6 +278,27 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_start_again(words, target, monkeypa
     assert last == f"interrupted; nothing was kept; start again with: {command}"
 
 
+def test_a_stopped_verification_says_what_is_kept_and_what_stays(monkeypatch):
+    def press(traced: Any, *, progress: Any, kept: Any) -> None:
+        progress("40 %: server: VIOLATED so far, nobody is late")
+        kept.add("digest", [])
+        progress("50 %: client 0: derived, unchecked so far, nobody is late")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("securevfl.verified.traced.proofs.prove_protocol", press)
+    result = call("verify", "fedvs")
+    assert result.exit_code == 130
+    assert result.stdout.splitlines() == [
+        "server: VIOLATED, so far (1 trace)",
+        "client 0: derived, unchecked, so far (1 trace)",
+    ]
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("interrupted at 50 %; VIOLATED stays, and no other claim has a verdict")
+    file = Path("runs/verify-fedvs.unfinished.jsonl")
+    assert last.endswith(f"; the same command goes on from {file}")
+    assert file.is_file()
+
+
 def terminal(*words: str, **environment: str) -> str:
     """What a command writes on a terminal of its own."""
     import pty

@@ -27,7 +27,8 @@ class ClusterOptions(BaseModel):
         help="Address of a running Ray cluster.",
     )  # fmt: skip
     place: Mapping[int, str] | None = option(
-        None, metavar="PARTY=RESOURCE", panel=RUN, folded=True, commands="resume", default_text="any node",
+        None, metavar="PARTY=RESOURCE", panel=RUN, folded=True, commands="resume",
+        default_text="any node",
         accepts="mapping of int to str",
         help="Ray resource that the node of a party must have, such as party-3=node-b or "
         "server=node-a. In Python a mapping, with -1 for the server.",
@@ -42,7 +43,8 @@ class ClusterOptions(BaseModel):
         help="Folder of key files, server.key and party-0.key, on each party's own machine.",
     )  # fmt: skip
     answer_timeout: float | None = option(
-        None, gt=0, metavar="SECONDS", panel=RUN, folded=True, commands="resume", default_text=f"{ANSWER:g}",
+        None, gt=0, metavar="SECONDS", panel=RUN, folded=True, commands="resume",
+        default_text=f"{ANSWER:g}",
         help="Real seconds in which a party must answer the driver, its longest computation "
         "included; ten times as many before its first round. One that does not is taken as down, "
         "ended, and started again from its checkpoint.",

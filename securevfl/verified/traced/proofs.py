@@ -32,10 +32,10 @@ from securevfl.verified.check import Entries, Refused, check, faithful
 from securevfl.verified.functions import FlowError
 from securevfl.verified.participants import Provable
 from securevfl.verified.parties import World
-from securevfl.verified.prove import Step
 from securevfl.verified.rules import problems_of
 from securevfl.verified.schedules import UNDISTURBED, Schedule
 from securevfl.verified.trace import OPENED
+from securevfl.verified.traced.kept import KeptVerdicts, step_of
 from securevfl.verified.values import tracing
 from securevfl.verified.verdicts import (
     CLEAR,
@@ -294,6 +294,7 @@ def prove_protocol(
     conditions: Conditions = NONE,
     fresh: bool = True,
     progress: Callable[[str], None] = lambda words: None,
+    kept: KeptVerdicts | None = None,
 ) -> Proof:
     """Trace a protocol under all of its schedules, and decide its claims.
 
@@ -308,6 +309,9 @@ def prove_protocol(
         verdict is PROVED.
     progress : callable
         Called with the fraction done and a text; results of a trace in it are not yet verdicts.
+    kept : KeptVerdicts, optional
+        Verdicts of traces from an earlier start, which are not searched again; the verdicts of
+        this start are added.
 
     Raises
     ------
@@ -316,7 +320,7 @@ def prove_protocol(
     """
     traces: dict[str, str] = {}
     ended: dict[str, str] = {}
-    found: dict[str, tuple[Verdict, ...]] = {}
+    found: dict[str, tuple[Verdict, ...]] = {} if kept is None else kept.read()
     ran: set[tuple[str, ...]] = set()
     problems = traced.problems()
     schedules = [(one.name, one.conditions, one.faults) for one in traced.schedules()]
@@ -349,29 +353,43 @@ def prove_protocol(
                     share = _share(number + (k + 1) / (len(world.coalitions) + 1), schedules)
                     progress(f"{share}: {who(some)}: {said} so far, {name}")
                 found[digest] = tuple(decided)
+                if kept is not None and not world.faults:
+                    kept.add(digest, decided)
             traces[name] = digest
     verdicts = tuple(
         _weakest(traces, [found[digest][k] for digest in traces.values()])
         for k in range(len(world.coalitions))
     )
+    found = {digest: found[digest] for digest in traces.values()}
     proof = Proof(traced, traces, ended, found, verdicts)
-    if not fresh or not any(v.sure for v in verdicts):
-        return proof
+    if fresh and any(v.sure for v in verdicts):
+        progress(f"{_share(len(schedules), schedules)}: another process checks the certificate")
+        _confirm(proof)
+    if kept is not None:
+        kept.remove()
+    return proof
+
+
+def _confirm(proof: Proof) -> None:
+    """Let another process check a certificate, and take back what it does not accept."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "certificate.json"
         path.write_text(json.dumps(proof.certificate()))
-        progress(f"{_share(len(schedules), schedules)}: another process checks the certificate")
         accepted, stopped = _elsewhere(path)
-    for verdict in verdicts:
+    for verdict in proof.verdicts:
         why = accepted.get(",".join(map(str, verdict.coalition)), stopped)
         if verdict.sure and why:
             verdict.verdict, verdict.text = OPEN, f"not accepted by the checking process: {why}"
             verdict.steps, verdict.clear = (), ()
-            for one in (v for some in found.values() for v in some):
+            for one in (v for some in proof.found.values() for v in some):
                 if one.coalition == verdict.coalition:
                     one.verdict, one.text = OPEN, verdict.text
                     one.steps, one.clear = (), ()
-    return proof
+
+
+def verdicts_in(path: Path | None, traced: Traced, library: str) -> KeptVerdicts | None:
+    """Verdicts kept in a file, of one subject and version of the library; None without a file."""
+    return None if path is None else KeptVerdicts(path, f"{library}; {traced}")
 
 
 def _share(done: float, schedules: Sequence[object]) -> str:
@@ -612,19 +630,6 @@ def _checked(
         return _Checked("", outputs, scope)
     except (KeyError, TypeError, ValueError, SecureVFLError) as error:
         return _Checked(f"it cannot be read: {error}")
-
-
-def step_of(written: Mapping[str, Any]) -> Step:
-    """A step from a certificate."""
-    part = written["part"]
-    return Step(
-        str(written["what"]),
-        int(written["node"]),
-        tuple(map(int, written["places"])),
-        None if part is None else int(part),
-        tuple(map(int, written["entries"])),
-        str(written["text"]),
-    )
 
 
 def is_provable(name: str) -> bool:
