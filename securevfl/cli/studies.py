@@ -230,7 +230,8 @@ def _attacked(
             beside = path.with_name("attacks.stopped.json")
             _show_attacked(write_matrix(error.so_far, beside, stopped=True), beside, False)
         kept = "" if error.so_far is None else "what is above is kept; "
-        out = f" with --out {shlex.quote(str(path.parent))}" if "folder" in asked else ""
+        own = asked["folder"] == path.parent  # else that of a run
+        out = f" with --out {shlex.quote(str(path.parent))}" if own else ""
         output.say(f"interrupted; {kept}go on with: the same command{out}")
         raise typer.Exit(INTERRUPTED) from None
 
@@ -246,7 +247,7 @@ def _attack_run(folder: Path, as_json: bool) -> None:
             f"compare: the run in {folder} was given a data set object; name the protocol and "
             "--data"
         )
-    asked = {"options": spec.options, "seeds": [spec.seed]}
+    asked = {"options": spec.options, "seeds": [spec.seed], "folder": folder / "attacks"}
     path = folder / ATTACKS
     _show_attacked(_attacked([spec.protocol], spec.source, asked, path), path, as_json)
 

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,16 +148,14 @@ def attack_matrix(
 
     for number, job in enumerate(study.jobs):
         work = _Work(job, settings, chosen)
-        result = _stored(folder, work)
-        if result is None:
-            result = {"label": job.label, "figures": {}, "rows": []}
+        result = _stored(folder, work) or {"label": job.label, "figures": {}, "rows": []}
+        if len(result["rows"]) < len(chosen):
             try:
-                _attack(work, result, interrupted, watch)
+                _attack(work, result, interrupted, watch, partial(_store, folder, work))
             except Interrupted as error:
                 results += [result] if result["rows"] else []
                 error.so_far = matrix() if results else None
                 raise
-            _store(folder, work, result)
         results.append(result)
         tell(number + 1, len(study.jobs), job.name)
     return matrix()
@@ -167,19 +166,21 @@ def _attack(
     found: dict[str, Any],
     interrupted: Callable[[], bool] | None,
     watch: Watch | None,
+    keep: Callable[[Mapping[str, Any]], None],
 ) -> None:
-    """Carry out one run and all attacks on it; write the results to `found`."""
+    """Carry out one run and the attacks on it that `found` lacks, which is kept after each."""
     case = AttackCase(work.job, work.settings, interrupted)
     with one_thread():
         found["figures"] = dict(case.observed.figures)  # a run that fails is not tried for each
-        for number, name in enumerate(work.attacks):
+        for number in range(len(found["rows"]), len(work.attacks)):
             if watch is not None:
                 watch(work.job, (number + 1) / (len(work.attacks) + 1))
             if interrupted is not None and interrupted():
                 raise Interrupted(None)
-            attack = ATTACKS.get(name)
+            attack = ATTACKS.get(work.attacks[number])
             head = {"protocol": work.job.label, **_described(attack), "seed": work.job.seed}
             found["rows"].append(head | _row(tried(attack, case)))
+            keep(found)
 
 
 def _described(attack: Attack) -> dict[str, str]:

@@ -363,11 +363,12 @@ def test_a_variant_that_cannot_run_is_refused_before_any_other_runs(monkeypatch)
         attack_matrix(["split", "fedvs:segments=9"], DIGITS, seeds=[0])
 
 
-def test_an_interrupted_matrix_keeps_the_attacks_that_were_made():
+def test_an_interrupted_matrix_goes_on_from_the_attacks_that_were_made(tmp_path):
     parts: list[float] = []
     names = ["gradient norm", "gradient clusters"]
-    with pytest.raises(Interrupted) as caught:
-        attack_matrix(
+
+    def start(**asked: Any) -> Matrix:
+        return attack_matrix(
             *(["split"], DIGITS),
             attacks=names,
             seeds=[0],
@@ -375,10 +376,16 @@ def test_an_interrupted_matrix_keeps_the_attacks_that_were_made():
             rounds=3,
             settings=FEW,
             watch=lambda _, part: parts.append(part),
-            interrupted=lambda: len(parts) == 2,  # before the second attack
+            **asked,
         )
+
+    with pytest.raises(Interrupted) as caught:
+        start(folder=tmp_path, interrupted=lambda: len(parts) == 2)  # before the second attack
     assert parts == [pytest.approx(1 / 3), pytest.approx(2 / 3)]
     assert [cell["attack"] for cell in caught.value.so_far.cells] == names[:1]
+    parts.clear()
+    assert start(folder=tmp_path).rows == start().rows
+    assert parts == [pytest.approx(2 / 3), pytest.approx(1 / 3), pytest.approx(2 / 3)]
 
 
 def test_intervals_of_proportions():
