@@ -6,9 +6,12 @@ against an adversary. The adversary stands for coalitions, and an asset for inpu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from securevfl.audit.verdicts import (
@@ -23,7 +26,10 @@ from securevfl.engine.network import SERVER
 from securevfl.models.user_code import OPTIONS as OWN_CODE
 from securevfl.models.user_code import named
 from securevfl.privacy.adversary import Adversary
-from securevfl.privacy.claims import SUMS, Claim
+from securevfl.privacy.claims import SUMS, Claim, Guarantee, rounded_up
+from securevfl.verified.costs import costs
+from securevfl.verified.trace import name_of
+from securevfl.verified.verdicts import who
 
 if TYPE_CHECKING:
     from securevfl.protocols.base.protocol import Protocol
@@ -34,8 +40,13 @@ if TYPE_CHECKING:
 ASSETS = {"columns": "features", "labels": "labels"} | dict.fromkeys(
     ("network", "centre", "top", "optimizer", "chance"), "model"
 )
+#: Hypotheses of a proof that a claim without computational bounds does not make by itself.
+_BOUNDED = ("ideal PRF", "key agreement", "ideal encryption")
+_INPUTS = Mapping[tuple[int, str], Iterable[str]]  # assets by an input's owner and name
 _OF_STRENGTH = ("perfect", "computational", "statistical", "differential", "none")
 _LEAST_BUDGET = 0.25
+_CLOSE = 1.001  # relative error of an epsilon, by two ways to compose releases
+_MOST_NAMED = 4  # outputs in the words of what a claim is given
 _WORST: tuple[Verdict, ...] = ("VIOLATED", "NOT PROVED", "NOT PROTECTED", "DP", "PROVED")
 
 
@@ -44,6 +55,8 @@ def coalitions_against(
     there: Iterable[frozenset[int]],
     roles: Mapping[str, Sequence[int]],
     threshold: int,
+    *,
+    each: bool = False,
 ) -> list[frozenset[int]]:
     """Coalitions of a proof that a claim's adversary covers; empty for outsiders.
 
@@ -55,16 +68,19 @@ def coalitions_against(
         The coalitions that were decided.
     roles : mapping
         Numbers of the parties of each role, with blanks or underscores. A role in the plural is
-        all that have it; each of them, where all clients do and nobody else would be left.
+        all that have it.
     threshold : int
         The most clients that pool what they have.
+    each : bool
+        Take each of them, where all clients have the role in the plural: what one of them is sent
+        unprotected, all are. For claims that claim nothing.
     """
     if adversary.behaviour != "honest-but-curious" or adversary.uploads:
         return []
     roles = {name.replace("_", " "): numbers for name, numbers in roles.items()}
     clients = set(roles.get("client", ()))
     sizes = _sizes(adversary.clients, len(clients), threshold)
-    members = _of_role(adversary.role, roles)
+    members = _of_role(adversary.role, roles, each=each)
     barred = set(roles.get(adversary.without, ()))
     found = []
     for some in there:
@@ -78,16 +94,50 @@ def coalitions_against(
     return found
 
 
+def untraced(
+    adversary: Adversary,
+    there: Iterable[frozenset[int]],
+    roles: Mapping[str, Sequence[int]],
+    threshold: int,
+) -> frozenset[int] | None:
+    """First coalition of a claim's adversary that was not decided; None where all were.
+
+    Parameters are those of `coalitions_against`.
+    """
+    decided = set(there)
+    return next((one for one in _meant(adversary, roles, threshold) if one not in decided), None)
+
+
+def _meant(
+    adversary: Adversary, roles: Mapping[str, Sequence[int]], threshold: int
+) -> Iterator[frozenset[int]]:
+    """All coalitions that an adversary stands for."""
+    roles = {name.replace("_", " "): numbers for name, numbers in roles.items()}
+    barred = set(roles.get(adversary.without, ()))
+    clients = sorted(set(roles.get("client", ())) - barred)
+    server = {SERVER} if adversary.server else set()
+    for members in _of_role(adversary.role, roles):
+        others = [n for n in clients if n not in members]
+        sizes = _sizes(adversary.clients, len(roles.get("client", ())), threshold)
+        for size in sizes if not members & barred else ():
+            for some in itertools.combinations(others, size):
+                yield members | server | frozenset(some)
+
+
 def _sizes(count: int | str, clients: int, threshold: int) -> range:
-    """Numbers of clients that a count allows: at least one if it is a letter."""
+    """Numbers of clients that a count allows: at least one if it is T, none for other letters."""
     if isinstance(count, int):
         return range(count, count + 1)
     letter, _, less = count.partition(" - ")
-    most = {"T": threshold, "N": clients}.get(letter, threshold) - int(less or 0)
+    if letter not in ("T", "N"):
+        return range(0)
+    most = (threshold if letter == "T" else clients) - int(less or 0)
     return range(1, most + 1) if letter == "T" else range(most, most + 1)
 
 
-def _of_role(role: str, roles: Mapping[str, Sequence[int]]) -> list[frozenset[int]]:
+def _of_role(
+    role: str, roles: Mapping[str, Sequence[int]], *, each: bool = False
+) -> list[frozenset[int]]:
     """Each party of a role, or all parties of a role in the plural; the empty set for no role."""
     if not role:
         return [frozenset()]
@@ -95,7 +145,7 @@ def _of_role(role: str, roles: Mapping[str, Sequence[int]]) -> list[frozenset[in
         return [frozenset((n,)) for n in roles[role]]
     plurals = {form: one for one in roles for form in (f"{one}s", f"{one} parties", _plural(one))}
     members = frozenset(roles[plurals[role]]) if role in plurals else frozenset()
-    if members == frozenset(roles.get("client", ())):
+    if each and members == frozenset(roles.get("client", ())):
         return [frozenset((n,)) for n in members]
     return [members] if members else []
 
@@ -109,10 +159,21 @@ def assets_in(
     outputs: Iterable[Output],
     coalition: frozenset[int],
     known: Iterable[Output] = (),
+    inputs: _INPUTS = MappingProxyType({}),
 ) -> set[str]:
-    """Honest parties' assets that outputs depend on, except through noise and `known` outputs."""
-    todo: list[Node] = [output.node for output in outputs]
-    seen = {one.node.number for one in known} - {one.number for one in todo}
+    """Honest parties' assets that outputs depend on, except through noise and `known` outputs.
+
+    An input holds what its name says, and what `inputs` says of it (`Traced.assets`).
+    """
+    nodes = [output.node for output in outputs]
+    return _assets_of(nodes, coalition, {one.node.number for one in known}, inputs)
+
+
+def _assets_of(
+    nodes: Iterable[Node], coalition: frozenset[int], known: set[int], inputs: _INPUTS
+) -> set[str]:
+    todo = list(nodes)
+    seen = known - {one.number for one in todo}
     found: set[str] = set()
     while todo:
         node = todo.pop()
@@ -124,11 +185,18 @@ def assets_in(
         if node.op == "secret" and node.owner not in coalition:
             named = {ASSETS[word] for word in node.name.split() if word in ASSETS}
             found |= named or set(ASSETS.values())  # a name such as "train columns", or any other
+            found.update(inputs.get((node.owner, node.name), ()))  # labels may be named columns
     return found
 
 
 def judged_by_proof(
-    claim: Claim, found: Sequence[Proved], traces: Sequence[tuple[Sequence[Proved], Trace]]
+    claim: Claim,
+    found: Sequence[Proved],
+    traces: Sequence[tuple[Sequence[Proved], Trace]],
+    *,
+    missing: frozenset[int] | None = None,
+    inputs: _INPUTS = MappingProxyType({}),
+    promised: Sequence[Guarantee] = (),
 ) -> ClaimVerdict:
     """The weakest verdict of the coalitions that a claim is about; NOT TESTED if there are none.
 
@@ -142,40 +210,133 @@ def judged_by_proof(
         Of these coalitions, for all schedules.
     traces : sequence of (sequence of Verdict, Trace)
         Of each schedule's trace, the verdicts on all coalitions: outputs differ between traces.
+    missing : frozenset of int, optional
+        A coalition that the claim is about, and that was not decided: it is NOT PROVED.
+    inputs : mapping
+        Assets that inputs hold, by owner and name (`Traced.assets`).
+    promised : sequence of Guarantee
+        What the claim promises of the traced run; dearer releases are NOT PROVED.
     """
     if not found:
         text = f"no coalition that was traced is {claim.who}"
         return ClaimVerdict(claim, "NOT TESTED", (Evidence("proof", "silent", text),))
-    claim = _with_hypotheses(claim, found)
-    words = [_weakest(claim, one, traces) for one in found]
-    worst = min(words, key=_WORST.index)
+    words, dear = [], list[str]()
+    for one in found:
+        word = _weakest(claim, one, traces, inputs)
+        over = _dearer(claim, one, traces, inputs, promised) if word == "DP" else ""
+        words.append("NOT PROVED" if over else word)
+        dear.append(over)
     evidence = []
-    for one, word in zip(found, words, strict=True):
+    for one, word, over in zip(found, words, dear, strict=True):
         given = f", given {', '.join(dict.fromkeys(one.outputs))}" if one.outputs else ""
-        text = f"{one.claim}: {one.scope}{given}" + (f". {one.text}" if one.text else "")
+        text = f"{one.claim}: {one.scope}{given}" + (f". {one.text}" if one.text else "") + over
         effect = "accuses" if word == "VIOLATED" else "supports"
         bearing = "proof" if word in ("PROVED", "DP") else "gap"
         evidence.append(Evidence("proof", effect, text, bearing))  # type: ignore[arg-type]
-    return ClaimVerdict(claim, worst, tuple(evidence))
-
-
-def _with_hypotheses(claim: Claim, found: Sequence[Proved]) -> Claim:
-    """The claim, with what its proof grants beyond it: pseudo-random streams, and the outputs."""
+    if missing is not None and claim.strength != "none":
+        words.append("NOT PROVED")
+        text = f"{who(missing)}: not among the coalitions that the protocol names (`coalitions`)"
+        evidence.append(Evidence("proof", "silent", text, "gap"))
     sure = [one for one in found if one.sure]
+    for what, name in (("a reader must judge", "judge"), ("assumed", "assumptions")):
+        said = dict.fromkeys(text for one in sure for text in getattr(one, name))
+        evidence += [Evidence("proof", "silent", f"{what}: {text}", "proof") for text in said]
+    worst = min(words, key=_WORST.index)
+    return ClaimVerdict(_with_hypotheses(claim, sure, traces, inputs), worst, tuple(evidence))
+
+
+def _with_hypotheses(
+    claim: Claim,
+    sure: Sequence[Proved],
+    traces: Sequence[tuple[Sequence[Proved], Trace]],
+    inputs: _INPUTS,
+) -> Claim:
+    """The claim, with what its proof grants beyond it: ideal primitives, and the outputs."""
     more = []
-    if claim.strength == "perfect" and any(one.of.prf for one in sure):
-        more.append("ideal PRF")
-    if claim.strength in ("perfect", "computational") and SUMS not in claim.given:
-        more += ["declared outputs"] * any(one.outputs for one in sure)
+    if claim.strength in ("perfect", "statistical"):
+        used = [text for one in sure for text in one.assumptions]
+        prf = any(one.of.prf for one in sure)  # without streams an agreed key hides nothing
+        more = [
+            name
+            for name in _BOUNDED
+            if any(text.startswith(name) for text in used) and (prf or name != "key agreement")
+        ]
+    if claim.strength not in ("none", "undetermined"):
+        told = dict.fromkeys(
+            _of_kind(output.name)
+            for one in sure
+            for _, world in traces
+            for output in _told(claim, frozenset(one.coalition), world, inputs)
+        )
+        names = list(told)[:_MOST_NAMED] + ["others"] * (len(told) > _MOST_NAMED)
+        unnamed = SUMS not in claim.given and claim.strength != "differential"
+        if told:
+            more.append(f"declared outputs ({', '.join(names)})")
+        elif unnamed and any(one.outputs for one in sure):
+            more.append("declared outputs")
     return replace(claim, given=(*claim.given, *more)) if more else claim
 
 
+def _told(claim: Claim, coalition: frozenset[int], world: Trace, inputs: _INPUTS) -> list[Output]:
+    """Outputs that a claim grants without saying so, of those that depend on its asset.
+
+    One party's own are no such outputs: they are granted by name, or the asset is NOT PROTECTED.
+    """
+    given = [output for output in world.outputs_of(coalition) if not output.alone]
+    sums = [one for one in given if SUMS in claim.given and one.name.split()[0] in ("sum", "sums")]
+    return [
+        output
+        for output in given
+        if output not in sums and claim.asset in assets_in(world, [output], coalition, sums, inputs)
+    ]
+
+
+def _of_kind(name: str) -> str:
+    """Name of an output without its numbers, such as those of rounds."""
+    return re.sub(r"(( of)? |\b)\d+\b:?", "", name).strip()
+
+
+def _dearer(
+    claim: Claim,
+    whole: Proved,
+    traces: Sequence[tuple[Sequence[Proved], Trace]],
+    inputs: _INPUTS,
+    promised: Sequence[Guarantee],
+) -> str:
+    """What the releases of a coalition cost, where that is more than a claim promises."""
+    for verdicts, world in traces if promised else ():
+        for one in verdicts:
+            if one.coalition != whole.coalition:
+                continue
+            some = frozenset(one.coalition)
+            released = [world.nodes[step.node] for step in one.steps if step.what == "release"]
+            own = [
+                node.number
+                for node in released
+                if claim.asset in _assets_of(node.args, some, set(), inputs)
+            ]
+            for party, epsilon, delta, what in costs(world, own):
+                if not any(
+                    epsilon <= g.total_epsilon * _CLOSE and delta <= g.delta for g in promised
+                ):
+                    most = " or ".join(f"({rounded_up(g.total_epsilon)}, {g.delta:g})"
+                                       for g in promised)  # fmt: skip
+                    return (
+                        f". The releases of {name_of(party)} cost ({epsilon:.4g}, {delta:g}) for "
+                        f"one {what} in this run, and the claim promises {most}"
+                    )
+    return ""
+
+
 def _weakest(
-    claim: Claim, whole: Proved, traces: Sequence[tuple[Sequence[Proved], Trace]]
+    claim: Claim,
+    whole: Proved,
+    traces: Sequence[tuple[Sequence[Proved], Trace]],
+    inputs: _INPUTS,
 ) -> Verdict:
     """The weakest verdict on a coalition over all traces, each with its outputs."""
     words: list[Verdict] = [
-        _word(claim, one, world)
+        _word(claim, one, world, inputs)
         for verdicts, world in traces
         for one in verdicts
         if one.coalition == whole.coalition
@@ -188,7 +349,7 @@ def _granted(claim: Claim, name: str) -> bool:
     return any(name == given or name.startswith(f"{given} of ") for given in claim.given)
 
 
-def _word(claim: Claim, one: Proved, world: Trace) -> Verdict:
+def _word(claim: Claim, one: Proved, world: Trace, inputs: _INPUTS) -> Verdict:
     coalition = frozenset(one.coalition)
     if one.verdict not in _WORST:
         return "NOT PROVED"
@@ -198,7 +359,8 @@ def _word(claim: Claim, one: Proved, world: Trace) -> Verdict:
     alone = [
         output for output in given if output.name in one.clear and not _granted(claim, output.name)
     ]
-    own = assets_in(world, alone, coalition, [output for output in given if not output.alone])
+    known = [output for output in given if not output.alone]
+    own = assets_in(world, alone, coalition, known, inputs)
     if claim.asset in own:
         return "NOT PROTECTED"
     if one.verdict == "NOT PROTECTED":  # of another asset; nothing beside is shown
@@ -253,13 +415,21 @@ def proved_report(
             worlds[digest] = traced.run(schedule.conditions, faults=schedule.faults)
     traces = [(proof.found[digest], world) for digest, world in worlds.items()]
     there = {frozenset(one.coalition): one for one in proof.verdicts}
+    sent = any(one.verdict == "NOT PROTECTED" for some in proof.found.values() for one in some)
+    inputs = traced.assets() if sent else {}
     judged = []
     for claim in claims:
         if claim.strength not in _OF_STRENGTH or claim.against.role == "outsider":
             judged.append(conclude(claim, examine(claim)))
             continue
-        some = coalitions_against(claim.against, there, roles, made.colluders())
-        found = judged_by_proof(claim, [there[one] for one in some], traces)
+        subject = (claim.against, there, roles, made.colluders())
+        some = coalitions_against(*subject, each=claim.strength == "none")
+        found = judged_by_proof(
+            *(claim, [there[one] for one in some], traces),
+            missing=untraced(*subject),
+            inputs=inputs,
+            promised=traced.promised(claim),
+        )
         judged.append(_with_evidence(found, examine(claim)))
     ended = (f"{name}: there a run ends in an error" for name in proof.ended)
     ran = (f"a trace at {traced.sizes}; digest {proof.digest[:16]}",)

@@ -26,17 +26,26 @@ def price(world: Trace, numbers: Iterable[int]) -> str:
         Numbers of the released nodes.
     """
     found: dict[str, list[str]] = {}
-    nodes = [world.nodes[number] for number in sorted(set(numbers))]
-    for owner in sorted({node.owner for node in nodes if node.owner is not None}):
-        own = [node for node in nodes if node.owner == owner]
-        for said in (_of_rows(own, world.delta), _of_labels(own)):
-            if said:
-                found.setdefault(said, []).append(name_of(owner))
+    for party, epsilon, delta, what in costs(world, numbers):
+        said = f"({epsilon:.4g}, {delta:g}) for one {what}"
+        found.setdefault(said, []).append(name_of(party))
     return "; ".join(f"{said} of {', '.join(whose)}" for said, whose in found.items())
 
 
-def _of_rows(nodes: Iterable[Node], delta: float) -> str:
-    """Privacy cost of Gaussian mechanisms for the row in most releases."""
+def costs(world: Trace, numbers: Iterable[int]) -> list[tuple[int, float, float, str]]:
+    """Party, epsilon, delta, and "row" or "label", of each cost that `price` names."""
+    found = []
+    nodes = [world.nodes[number] for number in sorted(set(numbers))]
+    for owner in sorted({node.owner for node in nodes if node.owner is not None}):
+        own = [node for node in nodes if node.owner == owner]
+        rows, labels = _of_rows(own, world.delta), _of_labels(own)
+        found += [(owner, rows, world.delta, "row")] * (rows > 0)
+        found += [(owner, labels, 0.0, "label")] * (labels > 0)
+    return found
+
+
+def _of_rows(nodes: Iterable[Node], delta: float) -> float:
+    """Epsilon of Gaussian mechanisms for the row in most releases; 0 without any."""
     every, of_row = 0.0, dict[int, float]()
     for node in nodes:
         if node.data[0] != "gaussian":
@@ -51,12 +60,9 @@ def _of_rows(nodes: Iterable[Node], delta: float) -> str:
             # Entries have noise of their own, so a row that is twice in a release is in two.
             of_row[row] = of_row.get(row, 0.0) + times * square
     total = every + max(of_row.values(), default=0.0)
-    if not total:
-        return ""
-    return f"({gaussian_epsilon(1 / math.sqrt(total), 1, delta):.4g}, {delta:g}) for one row"
+    return gaussian_epsilon(1 / math.sqrt(total), 1, delta) if total else 0.0
 
 
-def _of_labels(nodes: Iterable[Node]) -> str:
-    """Privacy cost of a label by randomised response: the sum over releases."""
-    total = sum(node.data[1] for node in nodes if node.data[0] == "labels")
-    return f"({total:.4g}, 0) for one label" if total else ""
+def _of_labels(nodes: Iterable[Node]) -> float:
+    """Epsilon of a label by randomised response: the sum over releases."""
+    return float(sum(node.data[1] for node in nodes if node.data[0] == "labels"))

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import securevfl
-from securevfl.audit.proved import assets_in, coalitions_against, judged_by_proof, traced_options
+from securevfl.audit.proved import (
+    assets_in,
+    coalitions_against,
+    judged_by_proof,
+    traced_options,
+    untraced,
+)
 from securevfl.privacy.adversary import Adversary
-from securevfl.privacy.claims import COUNTS, SUMS, Claim
+from securevfl.privacy.claims import COUNTS, SUMS, Claim, Guarantee
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.testing.runs import tiny_data
-from securevfl.verified import SERVER, World
+from securevfl.verified import SERVER, World, decide
+from securevfl.verified.traced.proofs import Traced
 from securevfl.verified.verdicts import Verdict
 
 ROLES = {"server": (SERVER,), "client": (0, 1, 2, 3), "key_holder": (3,), "active party": (0, 1)}
@@ -36,7 +44,8 @@ THERE = [frozenset(some) for some in SOME + WITH_SERVER]
         ("server + key holder", [{SERVER, 3}]),
         ("active parties", [{0, 1}]),
         ("passive parties", [{2, 3}]),
-        ("embedding owners", [{0}, {1}, {2}, {3}]),
+        ("embedding owners", []),  # all clients together, of whom no proof is here
+        ("K clients", []),  # T is the only number that a proof has a letter for
         ("outsider", []),
         ("malicious server", []),
         ("T uploads", []),
@@ -45,6 +54,38 @@ THERE = [frozenset(some) for some in SOME + WITH_SERVER]
 def test_an_adversary_stands_for_coalitions(phrase, expected):
     found = coalitions_against(Adversary.parse(phrase), THERE, ROLES, 2)
     assert found == [frozenset(some) for some in expected]
+
+
+def test_where_nothing_is_claimed_of_all_clients_each_of_them_is_looked_at():
+    against = Adversary.parse("embedding owners")
+    found = coalitions_against(against, THERE, ROLES, 2, each=True)
+    assert found == [{0}, {1}, {2}, {3}]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "missing"),
+    [
+        ("server", None),
+        ("client", None),
+        ("T clients", {0, 2}),
+        ("server + T clients", {SERVER, 1}),
+        ("N - 1 clients", {0, 1, 3}),
+        ("key holder", None),
+        ("embedding owners", {0, 1, 2, 3}),
+    ],
+)
+def test_a_coalition_that_was_not_decided_is_found(phrase, missing):
+    assert untraced(Adversary.parse(phrase), THERE, ROLES, 2) == missing
+
+
+def test_a_claim_of_coalitions_of_which_one_was_left_out_is_not_proved():
+    one = Verdict("PROVED", (SERVER, 0), ())
+    for strength, verdict in (("perfect", "NOT PROVED"), ("none", "NOT PROTECTED")):
+        claim = Claim("server + T clients", "features", strength, "a theorem")
+        missing = frozenset({SERVER, 1})
+        found = judged_by_proof(claim, [one], [([one], World(97))], missing=missing)
+        assert found.verdict == verdict
+        assert ("server + client 1: not among" in found.words) == (strength == "perfect")
 
 
 def test_an_output_depends_on_assets_of_the_honest():
@@ -62,6 +103,16 @@ def test_an_output_depends_on_assets_of_the_honest():
     assert assets_in(world, [one], frozenset({0})) == set()
     assert assets_in(world, [anything], frozenset()) == {"features", "labels", "model"}
     assert assets_in(world, [rows], frozenset()) == {"features"}
+    held = {(2, "train columns"): {"labels"}}  # as another run with other labels shows
+    assert assets_in(world, [rows], frozenset(), (), held) == {"features", "labels"}
+
+
+def test_an_input_holds_what_another_run_of_other_labels_changes():
+    """Labels by the name "label columns" were sent to all, and labels were PROVED."""
+    found = Traced("split", {}, 2).assets()
+    assert found[SERVER, "labels"] == {"labels"}
+    assert {found[n, "columns"] == {"features"} for n in (0, 1)} == {True}
+    assert {found[n, "network"] == {"model"} for n in (0, 1)} == {True}
 
 
 @pytest.mark.usefixtures("nobody_late")
@@ -89,22 +140,73 @@ def test_a_value_of_one_party_that_the_claim_grants_is_no_gap(granted, verdict):
     assert judged_by_proof(claim, [one], [([one], world)]).verdict == verdict
 
 
+OUTPUTS = "declared outputs (gradient)"
+
+
 @pytest.mark.parametrize(
-    ("strength", "granted", "found"),
+    ("who", "strength", "granted", "found"),
     [
-        ("perfect", (), ("ideal PRF", "declared outputs")),
-        ("perfect", (COUNTS,), (COUNTS, "ideal PRF", "declared outputs")),
-        ("perfect", (SUMS,), (SUMS, "ideal PRF")),
-        ("computational", (), ("declared outputs",)),
+        (
+            SERVER,
+            "perfect",
+            (),
+            ("ideal PRF", "ideal encryption", "declared outputs (sum, gradient)"),
+        ),
+        (SERVER, "perfect", (SUMS,), (SUMS, "ideal PRF", "ideal encryption")),
+        (SERVER, "statistical", (SUMS,), (SUMS, "ideal PRF", "ideal encryption")),
+        (SERVER, "computational", (), ("declared outputs (sum, gradient)",)),
+        (SERVER, "differential", (), ("declared outputs (sum, gradient)",)),
+        (SERVER, "none", (), ()),
+        (1, "computational", (), (OUTPUTS,)),
+        (1, "computational", (SUMS,), (SUMS, OUTPUTS)),  # a gradient is no sum
+        (1, "computational", (COUNTS,), (COUNTS, OUTPUTS)),
     ],
 )
-def test_a_claim_is_shown_with_what_its_proof_grants(strength, granted, found):
+def test_a_claim_is_shown_with_what_its_proof_grants(who, strength, granted, found):
+    """Sums are enough for the server, which computes loss and gradient of them; not for others."""
     world = World(97)
-    one = Verdict("PROVED", (SERVER,), ("sum 1",), assumptions=("ideal PRF (HKDF)",))
+    columns, labels = world.secret(0, "columns", (2,)), world.secret(SERVER, "labels", (2,))
+    total = world.spec(columns) + world.spec(world.secret(1, "columns", (2,)))
+    world.output("sum 1", total, to=[SERVER])
+    world.output("gradient 1 of 7", total + world.spec(labels))
+    world.output("names", world.spec(labels), to=[1])
+    said = ("ideal PRF (HKDF)", "ideal encryption; a sum", "outputs only")
+    one = Verdict("PROVED", (who,), ("sum 1",), assumptions=said, judge=("what it tells",))
     claim = Claim("server", "features", strength, "a theorem", given=granted)
-    assert judged_by_proof(claim, [one], [([one], world)]).claim.given == found
+    shown = judged_by_proof(claim, [one], [([one], world)])
+    assert shown.claim.given == found
+    assert "a reader must judge: what it tells" in shown.words
+    assert "assumed: outputs only" in shown.words
     bare = replace(one, outputs=(), assumptions=())
-    assert judged_by_proof(claim, [bare], [([bare], world)]).claim.given == granted
+    assert judged_by_proof(claim, [bare], [([bare], World(97))]).claim.given == granted
+
+
+def released_twice():
+    """Rows released with noise by two mechanisms in a round, each at a multiplier of 2."""
+    world = World(2**31 - 1)
+    columns = world.input(0, "columns", np.ones((2, 2), np.float32), "real")
+    party = world.party(0)
+    for kind in ("embedding", "again"):
+        party.send(SERVER, kind, party.gaussian(columns.clip(1.0), 4.0, name=kind))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("promised", "verdict"),
+    [(2.0, "NOT PROVED"), (2.4, "NOT PROVED"), (4.0, "DP"), (None, "DP")],
+)
+def test_releases_that_cost_more_than_is_promised_are_not_proved(promised, verdict):
+    """A claim that counts one of two releases was DP, with its own epsilon."""
+    world = released_twice()
+    one = decide(world, {SERVER})
+    assert one.verdict == "DP"
+    claim = Claim("server", "features", "differential", "one release is counted")
+    most = () if promised is None else (Guarantee(promised, 1e-5, promised),)
+    found = judged_by_proof(claim, [one], [([one], world)], promised=most)
+    assert found.verdict == verdict, one.price
+    assert ("the claim promises (2, 1e-05)" in found.words) == (promised == 2.0)
+    labels = replace(claim, asset="labels")
+    assert judged_by_proof(labels, [one], [([one], world)], promised=most).verdict == "DP"
 
 
 @pytest.mark.usefixtures("nobody_late")

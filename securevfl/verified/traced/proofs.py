@@ -25,11 +25,12 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, SecureVFLError
+from securevfl.privacy.claims import Claim, Guarantee
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
 from securevfl.verified.check import Entries, Refused, check, faithful
-from securevfl.verified.functions import FlowError
+from securevfl.verified.functions import FlowError, same
 from securevfl.verified.participants import Provable
 from securevfl.verified.parties import World
 from securevfl.verified.rules import problems_of
@@ -97,6 +98,7 @@ class Traced:
         inputs: int = 0,
         faults: Faults | None = None,
         repeats: bool = False,
+        other: str = "",
     ) -> World:
         """Run the protocol in the simulation with a trace, and declare its outputs.
 
@@ -111,8 +113,10 @@ class Traced:
         repeats : bool
             Whether each function is run twice; an error names a function whose results differ. (A
             check runs each function again anyway.)
+        other : str
+            Asset whose value differs from `inputs`: "features", "labels" or "model".
         """
-        made = self._made(inputs)
+        made = self._made(inputs, other)
         world = World(made.field.modulus)
         world.may_abort, world.repeats = True, repeats
         transcript = Transcript(payloads=True)
@@ -150,8 +154,29 @@ class Traced:
             )
         return found
 
-    def _made(self, inputs: int) -> Any:
-        """Protocol with inputs drawn from a seed.
+    def assets(self) -> dict[tuple[int, str], set[str]]:
+        """Assets in each input, by owner and name: with another one the input is another one."""
+        usual = self.run().inputs
+        found: dict[tuple[int, str], set[str]] = {}
+        for asset in ("features", "labels", "model"):
+            for key, value in self.run(other=asset).inputs.items():
+                if key not in usual or not same(usual[key]._value, value._value):
+                    found.setdefault(key, set()).add(asset)
+        return found
+
+    def promised(self, claim: Claim) -> tuple[Guarantee, ...]:
+        """Guarantees of a claim for the releases of the traced run, which has few rounds."""
+        key = (claim.against, claim.asset, claim.strength)
+        own = self._made(0).claims if claim.guarantees else ()
+        return tuple(
+            promise
+            for one in own
+            if (one.against, one.asset, one.strength) == key
+            for promise in one.guarantees
+        )
+
+    def _made(self, inputs: int, other: str = "") -> Any:
+        """Protocol with inputs drawn from a seed, and one asset from another.
 
         Raises
         ------
@@ -166,8 +191,18 @@ class Traced:
                 "(docs/proof.md)"
             )
         config = make_config(cls, {**cls.traced_options, **self.options})
-        made: Any = cls(config, self._data(inputs), seed=self.seed)
-        made.secrets = SecretSeed(inputs)
+        data = self._data(inputs)
+        if other == "features":
+            data = replace(data, train=tuple(1 - X for X in data.train),
+                           test=tuple(1 - X for X in data.test),
+                           alone=tuple(1 - X for X in data.alone))  # fmt: skip
+        elif other == "labels":
+            rest = data.alone_labels
+            data = replace(data, train_labels=1 - data.train_labels,
+                           test_labels=1 - data.test_labels,
+                           alone_labels=None if rest is None else 1 - rest)  # fmt: skip
+        made: Any = cls(config, data, seed=self.seed)
+        made.secrets = SecretSeed(inputs + (other == "model"))
         return made
 
     def _data(self, inputs: int) -> VerticalDataset:
