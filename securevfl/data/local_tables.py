@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -53,6 +54,8 @@ from securevfl.reading import read_arrays
 from securevfl.writing import make_folder, write_durably
 
 ROWS = "rows.npz"
+_PAIRS = "pairs"  # folder of what an intersection has so far
+_LONG = 1_000_000  # steps of an intersection from which its progress is recorded
 # A group is a column that one party has; the others, which draw the same test rows, do not.
 # Everybody knows who is a test row, so it must not follow from labels.
 _TABLE_OPTIONS = set(TableKeywords.__annotations__) - {"group", "about", "stratified"}
@@ -306,6 +309,7 @@ class TableOwner(Party):
         self.tables = tables
         self.place = place
         self.facts: dict[str, Any] = {}
+        self._steps = 0
 
     async def setup(self) -> None:
         """Find the common rows, split them, and fit the own columns."""
@@ -313,7 +317,11 @@ class TableOwner(Party):
         rows = await self.common(table)
         if self.index == SERVER:
             await self.partition(table, rows)
-            return
+        else:
+            self.fit(table, rows)
+
+    def fit(self, table: PartyTable, rows: np.ndarray) -> None:
+        """Fit the own columns, as an owner of features."""
         self.send(SERVER, "common rows", len(rows))
         train, test = self.split(rows)
         own = self.tables.part(self.index, train, test)
@@ -322,7 +330,8 @@ class TableOwner(Party):
         self.send(SERVER, "width", (own.widths[0], dropped))
 
     async def run(self) -> None:
-        """Do nothing: all work is in `setup`."""
+        """Remove what only a restart of `setup` needs."""
+        self.forget_pairs()
 
     async def common(self, table: PartyTable) -> np.ndarray:
         """Rows of the table whose id all parties have; all rows if there is no id column.
@@ -333,9 +342,29 @@ class TableOwner(Party):
         if self.tables.id_column is None:
             return np.arange(len(table.frame))
         ids = list(own_ids(table, self.tables.id_column))
-        rows = await intersect(self, ids, [*self.peers, SERVER], collector=SERVER)
+        rows = await self.intersection(ids, [*self.peers, SERVER], SERVER)
         ordered: np.ndarray = rows[id_order([ids[row] for row in rows])]
         return ordered
+
+    async def intersection(
+        self, ids: Sequence[str], members: Sequence[int], collector: int
+    ) -> np.ndarray:
+        """Own rows of the common ids; a restart goes on from the pairs that were finished."""
+        return await intersect(
+            self,
+            ids,
+            members,
+            collector=collector,
+            progress=self._count,
+            kept=self.place / _PAIRS,
+        )
+
+    def _count(self, steps: int, total: int) -> None:
+        """Record each tenth of a long intersection."""
+        before, self._steps = 10 * self._steps // total, self._steps + steps
+        tenths = 10 * self._steps // total
+        if total >= _LONG and tenths > before:
+            self.record("aligning", percent=10 * tenths)
 
     async def partition(self, table: PartyTable, rows: np.ndarray) -> None:
         """Check, at the server, that all parties have as many rows, and collect public facts."""
@@ -368,6 +397,10 @@ class TableOwner(Party):
         options = self.tables.options
         train, test = split_random(len(rows), options.test_fraction, options.seed)
         return rows[train], rows[test]
+
+    def forget_pairs(self) -> None:
+        """Remove what a restart of the intersection would need."""
+        shutil.rmtree(self.place / _PAIRS, ignore_errors=True)
 
     def keep(self, train: np.ndarray, test: np.ndarray, **more: np.ndarray) -> None:
         """Store row positions, and any further arrays, on this party's disk."""

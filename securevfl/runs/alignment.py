@@ -50,11 +50,15 @@ class Member(Party):
             self.identifiers,
             members,
             collector=members[-1],
-            progress=self.progress,
+            progress=self._count,
         )
 
     async def run(self) -> None:
         """Do nothing: the work is in `setup`."""
+
+    def _count(self, steps: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(steps)
 
 
 def intersection(

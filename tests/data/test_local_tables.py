@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
+from securevfl.data.alignment import psi
 from securevfl.data.alignment.psi import id_order
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.local_tables import PublicFacts, TableOwner, Tables
@@ -233,3 +234,27 @@ def test_who_is_a_test_row_follows_from_no_label(options, tmp_path):
         np.testing.assert_array_equal(kept["own"][side], kept["other"][side])
     with pytest.raises(DataError, match="stratified"):
         Tables.of(options | {"stratified": True})
+
+
+def test_a_restart_goes_on_from_pairs_that_were_finished(options, tmp_path, monkeypatch):
+    """Once its rows are known no party keeps more of the intersection than its own rows."""
+    compared = []
+    compare = psi._compare
+
+    def counted(link, *rest):
+        compared.append(link.peer)
+        return compare(link, *rest)
+
+    async def stopped(*rest):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(psi, "_compare", counted)
+    tables = Tables.of(options)
+    with monkeypatch.context() as patched:
+        patched.setattr(psi, "_agree", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            prepared(tables, tmp_path)
+    assert compared == list(range(PARTIES))
+    prepared(tables, tmp_path)
+    assert compared == list(range(PARTIES))
+    assert not list(tmp_path.glob("*/pairs"))

@@ -97,6 +97,11 @@ def work(receiver: int, sender: int) -> int:
     return 2 * (receiver + rows_sent(receiver) + sender)
 
 
+def work_of_receiver(size: int) -> int:
+    """Those of the receiver's side."""
+    return 2 * size + rows_sent(size)
+
+
 class Receiver:
     """Receiver of the oblivious PRF, with distinct identifiers; `whose` names the sender in errors.
 

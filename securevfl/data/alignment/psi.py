@@ -15,13 +15,26 @@ collector does not have, and answers that differ from member to member, in ident
 order.
 
 A party that enters guessed identifiers learns which of them are common.
+
+**Resumption.** With a folder (`intersect`, `kept`) each party writes what it ended with as soon as
+a pair of collector and member is finished, under the random session of that pair: the collector the
+member's places, the member its order of values, and both the proofs. After a restart a pair goes on
+from there if both ends hold the same session and the sets that they had. A pair that was stopped
+before begins anew, with new transfers: neither secret bits nor seeds of streams are ever written.
+With the same streams a second matrix would be masked by what masked the first, and the sum of both
+would show how the encodings differ; a second set under the same secret bits would give its owner
+the function at more identifiers than the bound allows. What is kept is of one matrix, was received
+or computed once, and is only read: the collector has values of the identifiers of that matrix
+alone, whatever it asks for afterwards.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +45,10 @@ from securevfl.data.preparation.cells import id_of
 from securevfl.engine.party import Party, name_of
 from securevfl.errors import DataError, RunError
 from securevfl.field.binary import CODE_LENGTH
+from securevfl.reading import read_arrays
+from securevfl.writing import make_folder, write_durably
 
+Progress = Callable[[int, int], None]
 _PART = 1 << 20  # rows of a message: 12 MiB of values
 
 
@@ -91,8 +107,9 @@ async def intersect(
     members: Sequence[int],
     *,
     collector: int,
-    progress: oprf.Progress | None = None,
+    progress: Progress | None = None,
     name: str = "psi",
+    kept: Path | None = None,
 ) -> np.ndarray:
     """Rows of this party whose identifier every member has; a coroutine for each member's `setup`.
 
@@ -107,9 +124,13 @@ async def intersect(
     collector : int
         Member that compares the values; it learns what the module's docstring says.
     progress : callable, optional
-        Called with the number of steps (`work`) since the last call.
+        Called with the number of steps since the last call, and of all steps of this member; those
+        of all members are `work`.
     name : str
         Name of the messages; a member of several groups must give each group its own name.
+    kept : Path, optional
+        Folder of this party alone, in which finished pairs are kept for a restart. The caller
+        removes it when no restart needs it any more; it tells more than the intersection.
 
     Returns row numbers, int64, in an order that is equal for all members and reveals nothing else.
     DataError if an identifier occurs twice, none is common, a set is too large, the collector's
@@ -128,11 +149,12 @@ async def intersect(
             f"psi: member {party.index} has {len(identifiers)} identifiers; the parameters hold "
             f"for {oprf.MOST} (2^24) at most. Divide the tables, by a hash of the ids, say"
         )
+    others = [n for n in ring if n != collector] if party.index == collector else [collector]
+    links = [_Link(party, peer, name, kept) for peer in others]
     if party.index == collector:
-        links = [_Link(party, member, name) for member in ring if member != collector]
-        rows = await _collect(links, identifiers, progress)
+        rows = await _collect(links, identifiers, progress or _ignore)
     else:
-        rows = await _answer(_Link(party, collector, name), identifiers, progress)
+        rows = await _answer(links[0], identifiers, progress or _ignore)
     await _agree(party, ring, [identifiers[row] for row in rows], f"{name} rows")
     if not len(rows):
         raise DataError(
@@ -145,14 +167,43 @@ async def intersect(
 class _Link:
     """Messages of an intersection between a party and one peer, checked for type and shape."""
 
-    def __init__(self, party: Party, peer: int, name: str) -> None:
+    def __init__(self, party: Party, peer: int, name: str, folder: Path | None) -> None:
         self.party, self.peer, self.name = party, peer, name
         self.whose = name_of(peer)
+        self._file = None if folder is None else folder / f"{name.replace(' ', '-')}-{peer}.npz"
 
     def context(self, collector: int, member: int) -> bytes:
         """Bytes that bind messages to their run, if a manifest names it, and to both ends."""
         run = "" if self.party.signing is None else self.party.signing.run.hex()
         return json.dumps([run, self.name, collector, member]).encode()
+
+    def keep(self, identifiers: Sequence[str], session: bytes, **found: np.ndarray) -> None:
+        """Write what a finished pair ended with, if there is a folder."""
+        if self._file is None:
+            return
+        content = io.BytesIO()
+        found["session"] = np.frombuffer(session, np.uint8)
+        found["set"] = self._set(identifiers)
+        np.savez(content, allow_pickle=False, **found)
+        make_folder(self._file.parent, mode=0o700)
+        write_durably(self._file, content.getvalue(), mode=0o600)
+
+    def kept(self, identifiers: Sequence[str]) -> dict[str, np.ndarray] | None:
+        """What `keep` wrote for these identifiers; None where nothing whole is there."""
+        if self._file is None or not self._file.exists():
+            return None
+        try:
+            found = read_arrays(self._file)
+        except (OSError, ValueError):
+            return None
+        same = np.array_equal(found.pop("set", np.empty(0)), self._set(identifiers))
+        return found if same else None
+
+    def _set(self, identifiers: Sequence[str]) -> np.ndarray:
+        """Hash of the own identifiers in their order, and of run and peer."""
+        told = self.context(self.party.index, self.peer)
+        texts = json.dumps([id_of(one) for one in identifiers]).encode()
+        return np.frombuffer(_digest(b"kept" + told + texts), np.uint8)
 
     def send(self, kind: str, payload: object) -> None:
         self.party.send(self.peer, f"{self.name} {kind}", payload)
@@ -204,14 +255,21 @@ def _parts(count: int) -> Iterator[tuple[int, int]]:
 
 
 async def _collect(
-    links: Sequence[_Link], identifiers: Sequence[str], progress: oprf.Progress | None
+    links: Sequence[_Link], identifiers: Sequence[str], progress: Progress
 ) -> np.ndarray:
     """Rows of the collector that all others have; each other party receives its matching rows."""
     held = np.ones(len(identifiers), bool)
     found: list[tuple[_Link, np.ndarray, np.ndarray]] = []
     order: np.ndarray | None = None
+    steps = oprf.work_of_receiver(len(identifiers))
+    total = steps * len(links)
     for link in links:
-        places, proofs, rows = await _compare(link, identifiers, progress)
+        done = await _taken_up(link, identifiers)
+        if done is None:
+            done = await _compare(link, identifiers, lambda count: progress(count, total))
+        else:
+            progress(steps, total)
+        places, proofs, rows = done
         held &= places >= 0
         found.append((link, places, proofs))
         order = rows if order is None else order
@@ -224,13 +282,27 @@ async def _collect(
     return common
 
 
+async def _taken_up(
+    link: _Link, identifiers: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """What `_compare` found before a restart, if the member has kept the same pair."""
+    kept = link.kept(identifiers)
+    if kept is None:
+        return None
+    link.send("keys", kept["session"])
+    if await link.receive("choices") is not True:
+        return None
+    return kept["places"], kept["proofs"], kept["rows"]
+
+
 async def _compare(
-    link: _Link, identifiers: Sequence[str], progress: oprf.Progress | None
+    link: _Link, identifiers: Sequence[str], progress: oprf.Progress
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Positions of own identifiers in a member's values (-1: none), their proofs, rows found."""
     context = link.context(link.party.index, link.peer)
     receiver = oprf.Receiver(identifiers, link.whose, progress, context)
-    link.send("keys", receiver.hello())
+    hello = receiver.hello()
+    link.send("keys", hello)
     answer = await link.receive("choices")
     if type(answer) is not tuple or len(answer) != 2:
         raise RunError(
@@ -252,22 +324,50 @@ async def _compare(
     rows, at_theirs = common_places([own[:, :size], values])
     places = np.full(len(identifiers), -1, np.int64)
     places[rows] = at_theirs
-    return places, own[:, size:], rows
+    proofs = own[:, size:]
+    link.keep(identifiers, hello[1], places=places, proofs=proofs, rows=rows)
+    return places, proofs, rows
 
 
-async def _answer(
-    link: _Link, identifiers: Sequence[str], progress: oprf.Progress | None
-) -> np.ndarray:
+async def _answer(link: _Link, identifiers: Sequence[str], progress: Progress) -> np.ndarray:
     """Rows of this member that the collector names as common to all."""
-    context = link.context(link.peer, link.party.index)
-    sender = oprf.Sender(identifiers, link.whose, progress, context)
     hello = await link.receive("keys")
+    done = None
+    if isinstance(hello, np.ndarray):  # the session of a pair that the collector has finished
+        kept = link.kept(identifiers)
+        if kept is not None and np.array_equal(hello, kept["session"]):
+            done = kept["order"], kept["proofs"]
+            progress(1, 1)
+        link.send("choices", done is not None)
+        hello = await link.receive("keys") if done is None else None
+    order, proofs = done or await _evaluate(link, identifiers, hello, progress)
+    told = await link.receive("common")
+    if type(told) is not tuple or len(told) != 2 or type(told[1]) is not bytes:
+        raise RunError(f"psi: {link.whose} told no common rows; it does not follow the protocol")
+    places, proof = await link.parts("places", np.int64, (link.size(told[0]),)), told[1]
+    check_places(places, len(identifiers), link.party.index, link.peer)
+    if proof != _digest(proofs[places].tobytes()):
+        raise DataError(
+            f"psi: the collector, {link.whose}, named common rows without proof that it has their "
+            "identifiers; do not go on with it"
+        )
+    rows: np.ndarray = order[places]
+    return rows
+
+
+async def _evaluate(
+    link: _Link, identifiers: Sequence[str], hello: object, progress: Progress
+) -> tuple[np.ndarray, np.ndarray]:
+    """Order of the own values, which are sent to the collector, and their proofs in that order."""
     if type(hello) is not tuple or len(hello) != 3 or type(hello[1]) is not bytes:
         raise RunError(f"psi: {link.whose} sent no keys; it does not follow the protocol")
     count, session = link.size(hello[0]), hello[1]
     offered = link.checked(hello[2], "keys", np.uint8, (CODE_LENGTH, POINT))
     if len(session) != oprf.SESSION:
         raise RunError(f"psi: {link.whose} sent a session of {len(session)} bytes, not 32")
+    total = oprf.work(count, len(identifiers)) - oprf.work_of_receiver(count)
+    context = link.context(link.peer, link.party.index)
+    sender = oprf.Sender(identifiers, link.whose, lambda steps: progress(steps, total), context)
     link.send("choices", (len(identifiers), sender.choices(count, session, offered)))
     for number, shape in enumerate(sender.part_shapes()):
         sender.take(number, await link.part("matrix", np.uint64, shape))
@@ -279,18 +379,9 @@ async def _answer(
     order = np.lexsort(_words(values[:, :size]).T[::-1])
     values = values[order]  # an order that says nothing of the own rows'
     await link.send_parts("values", (values[at:stop, :size] for at, stop in _parts(len(values))))
-    told = await link.receive("common")
-    if type(told) is not tuple or len(told) != 2 or type(told[1]) is not bytes:
-        raise RunError(f"psi: {link.whose} told no common rows; it does not follow the protocol")
-    places, proof = await link.parts("places", np.int64, (link.size(told[0]),)), told[1]
-    check_places(places, len(identifiers), link.party.index, link.peer)
-    if proof != _digest(values[places, size:].tobytes()):
-        raise DataError(
-            f"psi: the collector, {link.whose}, named common rows without proof that it has their "
-            "identifiers; do not go on with it"
-        )
-    rows: np.ndarray = order[places]
-    return rows
+    proofs = values[:, size:]
+    link.keep(identifiers, session, order=order, proofs=proofs)
+    return order, proofs
 
 
 def _ascend(words: np.ndarray) -> bool:
@@ -342,6 +433,10 @@ async def _agree(party: Party, ring: Sequence[int], common: Sequence[str], name:
 
 def _digest(told: bytes) -> bytes:
     return hashlib.sha256(b"securevfl psi 2 digest" + told).digest()
+
+
+def _ignore(steps: int, total: int) -> None:
+    """Progress callback that does nothing."""
 
 
 def _refuse_repeated(identifiers: Sequence[str]) -> None:

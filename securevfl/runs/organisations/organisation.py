@@ -103,6 +103,7 @@ class Organisation:
         self._said = 0.0
         self._caught = 0  # wrong uploads that were found, as far as evidence is kept
         self._loss: float | None = None  # the newest one, which the server knows
+        self._aligning: tuple[int, int] | None = None  # time and percent of the first report
 
     # -- data and protocol ---------------------------------------------------------------------
 
@@ -253,6 +254,8 @@ class Organisation:
         self.log.add(phase, event)
         if event.name == "round" and self.index == SERVER:
             self._loss = event.fields.get("loss")
+        if event.name == "aligning":
+            self._say_aligning(event)
 
     def _advance(self, phase: str, host: PartyHost) -> None:
         """Store evidence of wrong uploads once found; report the present round of training."""
@@ -263,6 +266,16 @@ class Organisation:
             self._say(f"evidence of wrong uploads is in {where}")
         if phase == TRAINING:
             self._say_round(host)
+
+    def _say_aligning(self, event: Event) -> None:
+        """Report a part of the search for common rows, and the time left from the second on."""
+        percent, left = event.fields["percent"], ""
+        began, before = self._aligning or (event.time, percent)
+        if percent > before:
+            seconds = (event.time - began) / 1e9 * (100 - percent) / (percent - before)
+            left = f", about {seconds:.0f} s left"
+        self._aligning = began, before
+        self._say(f"{percent} % of this party's steps to find the common rows{left}")
 
     def _say_round(self, host: PartyHost) -> None:
         """Report the party's round from time to time."""

@@ -47,6 +47,7 @@ class SharingTableOwner(TableOwner):
             self.broadcast("facts", self.facts, to=self.all_clients)
         else:
             self.facts = dict(await self.receive("facts", sender=SERVER))
+        self.forget_pairs()
 
 
 _OPEN: tuple[Asset, ...] = ("features", "model")

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.data.alignment.join import own_ids
-from securevfl.data.alignment.psi import id_order, intersect
+from securevfl.data.alignment.psi import id_order
 from securevfl.data.local_tables import ROWS, TableOwner, Tables
 from securevfl.engine.carriers.base import Carrier
 from securevfl.engine.checkpoint import read_file, write_file
@@ -76,7 +76,7 @@ class NewRowsOwner(TableOwner):
         if self.index not in members:
             return
         ids = new_ids(self.tables, self.index)
-        rows = await intersect(self, ids, members, collector=self.asker)
+        rows = await self.intersection(ids, members, self.asker)
         rows = rows[id_order([ids[row] for row in rows])]
         self.keep(rows, rows[:0])
         self.facts = {"rows": len(rows)}
@@ -87,6 +87,7 @@ class NewRowsOwner(TableOwner):
             self.broadcast("facts", self.facts, to=[n for n in self.everybody if n != self.index])
         else:
             self.facts = dict(await self.receive("facts", sender=self.asker))
+        self.forget_pairs()
 
 
 class Handing(Party):

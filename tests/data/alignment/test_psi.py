@@ -280,3 +280,74 @@ def test_a_collector_that_tells_members_of_different_rows_is_refused(monkeypatch
 def test_bytes_that_are_no_points_are_refused(liar, kind, lie, who):
     with pytest.raises(RunError, match=f"{who} sent bytes that are no point of P-256"):
         lying(liar, kind, lie)
+
+
+def resumed(sets: dict[int, list[str]], folder: Any, monkeypatch: Any, stop: int = -1) -> list[int]:
+    """Members with whom a pair was begun; the sending of member `stop`'s values ends the run."""
+    begun: list[int] = []
+    compare, send_parts = psi._compare, psi._Link.send_parts
+
+    def beginning(link, *rest):
+        begun.append(link.peer)
+        return compare(link, *rest)
+
+    async def stopped(link, kind, parts):
+        if kind == "values" and link.party.index == stop:
+            raise KeyboardInterrupt
+        await send_parts(link, kind, parts)
+
+    class Keeping(Member):
+        async def setup(self) -> None:
+            at = folder / str(self.index)
+            self.rows = await intersect(self, self.ids, self.members, collector=9, kept=at)
+
+    parties = {n: Keeping(n, sorted(sets), ids, 9) for n, ids in sets.items()}
+    with monkeypatch.context() as patched:
+        patched.setattr(psi, "_compare", beginning)
+        patched.setattr(psi._Link, "send_parts", stopped)
+        if stop >= 0:
+            with pytest.raises(KeyboardInterrupt):
+                Simulation(dict(parties)).run()
+            return begun
+        Simulation(dict(parties)).run()
+    common = set.intersection(*map(set, sets.values()))
+    found = [[sets[n][row] for row in party.rows] for n, party in parties.items()]
+    assert set(found[0]) == common
+    assert all(one == found[0] for one in found)
+    return begun
+
+
+SETS = {n: [f"{n + k}" for k in range(6)] for n in (0, 1, 2)} | {9: [f"{k}" for k in range(8)]}
+
+
+@pytest.mark.usefixtures("quick_transfers")
+def test_a_restart_goes_on_from_the_finished_pairs(tmp_path, monkeypatch):
+    assert resumed(SETS, tmp_path, monkeypatch, stop=2) == [0, 1, 2]
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("*/*.npz")} == {0o600}
+    assert resumed(SETS, tmp_path, monkeypatch) == [2]  # what was stopped begins anew
+    assert resumed(SETS, tmp_path, monkeypatch) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "begun"),
+    [
+        (lambda sets, folder: sets[0].reverse(), [0]),
+        (lambda sets, folder: sets[9].append("new"), [0, 1, 2]),
+        (lambda sets, folder: (folder / "0/psi-9.npz").unlink(), [0]),
+        (lambda sets, folder: (folder / "9/psi-1.npz").write_bytes(b"PK"), [1]),
+        (lambda sets, folder: (folder / "9/psi-1.npz").rename(folder / "9/psi-0.npz"), [0, 1]),
+    ],
+)
+@pytest.mark.usefixtures("quick_transfers")
+def test_another_set_or_file_begins_a_pair_anew(tmp_path, monkeypatch, changed, begun):
+    sets = {n: list(ids) for n, ids in SETS.items()}
+    resumed(sets, tmp_path, monkeypatch)
+    changed(sets, tmp_path)
+    assert resumed(sets, tmp_path, monkeypatch) == begun
+
+
+@pytest.mark.usefixtures("quick_transfers")
+def test_nothing_is_kept_from_which_a_stopped_pair_could_go_on(tmp_path, monkeypatch):
+    """Streams that masked one matrix must mask no other one."""
+    resumed(SETS, tmp_path, monkeypatch, stop=0)
+    assert list(tmp_path.glob("*/*")) == []

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import itertools
 import json
+import re
 import shutil
 import time
 from dataclasses import replace
@@ -135,7 +136,18 @@ def shared(tables, tmp_path_factory):
         tmp_path_factory.mktemp("shared"), "coded_split", 4, tables=tables, options=SHARED,
         data={"tables": {"label": "digit", "id_column": "id"}},
     )  # fmt: skip
-    return made, made.hold()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("securevfl.data.local_tables._LONG", 1)  # its progress is told
+        return made, made.hold()
+
+
+def test_the_progress_of_an_intersection_is_said(shared):
+    meeting, _ = shared
+    for n in (SERVER, 0, 1, 2):
+        said = [text for text in meeting.said[n] if "% of this party's steps" in text]
+        assert said[-1].startswith("100 % of this party's steps to find the common rows")
+        assert re.search(r"rows, about \d+ s left$", said[-1])
+    assert not any("steps" in text for text in meeting.said[3])  # a helper has no table
 
 
 def test_coded_split_on_own_tables_has_the_losses_of_the_simulation(
