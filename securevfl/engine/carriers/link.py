@@ -80,8 +80,8 @@ class Outgoing:
         self.stored += len(frame)
 
     def again(self) -> None:
-        """Make all unacknowledged data due for sending at once."""
-        self._all_again = True
+        """Make all unacknowledged data due for sending at once; without any nothing is due."""
+        self._all_again = bool(self._kept)
 
     def due(self, now: float, seal: Callable[[int, Piece], bytes]) -> Iterator[bytes]:
         """Datagrams to send now: repeated ones first, then new ones.

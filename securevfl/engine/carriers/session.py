@@ -42,8 +42,9 @@ from securevfl.errors import CarrierError, SealError, WireError
 
 KEEPALIVE = 5.0  # seconds after which a present party says something
 _NEVER, _AT_ONCE = float("inf"), float("-inf")
-_ANSWER_WAIT = 0.02  # seconds for which an acknowledgement waits for data to travel with
+_ANSWER_WAIT = 0.1  # seconds for which an acknowledgement waits for data: half of SHORTEST_WAIT
 _UNANSWERED = 8  # datagrams that are acknowledged without waiting
+_LARGE = 1 << 16  # bytes of one that count as a further datagram, so that a window never waits
 _FIRST_HELLO, _LONGEST_HELLO = 0.2, 5.0  # seconds until an introduction is repeated
 
 
@@ -364,7 +365,7 @@ class Session:
         except WireError as error:
             self.give_up(head.sender, f"{name_of(head.sender)} broke its link: {error}")
             raise
-        link.unanswered += 1
+        link.unanswered += 1 + len(content.piece) // _LARGE
         gap = link.incoming.later != 0
         link.answer_by(now if gap or link.unanswered >= _UNANSWERED else now + _ANSWER_WAIT)
         for frame in frames:  # whose receiver may send and ask for what is due

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.engine.carriers.base import LARGEST_DATAGRAM
-from securevfl.engine.carriers.datagrams import DATA, HELLO, encode_hello, read_head
+from securevfl.engine.carriers.datagrams import ACK, DATA, HELLO, encode_hello, read_head
 from securevfl.engine.carriers.handshake import Handshake
 from securevfl.engine.carriers.link import (
     BYTES_TO_ALL,
@@ -195,6 +195,35 @@ def test_what_is_not_acknowledged_is_sent_again_on_a_timer_that_doubles():
     assert waits[0] < 1.1
     assert waits[1:4] == [pytest.approx(2 * wait, abs=0.02) for wait in waits[:3]]
     assert waits[-1] == LONGEST_WAIT
+
+
+def test_a_new_connection_of_an_idle_link_makes_nothing_due():
+    """Parties asked themselves a thousand times a second what to send, until there was something."""
+    world = World()
+    world.meet()
+    world.for_seconds(1)
+    session = world.sessions[-1]
+    session.reconnected()
+    assert [read_head(data).type for _, data in session.due(world.now)] == [ACK]
+    assert session.next_due(world.now) > world.now + 1
+
+
+@pytest.mark.parametrize(("size", "at_once"), [(1000, []), (LARGEST_DATAGRAM // 2, []),
+                                               (LARGEST_DATAGRAM, [ACK])])  # fmt: skip
+def test_an_acknowledgement_waits_for_data_unless_the_sender_waits_for_it(size, at_once):
+    """Where many parties share what is under way, two large datagrams fill a window."""
+    world = World()
+    world.meet()
+    world.for_seconds(1)
+    world.flush()
+    sender, receiver, now = world.sessions[-1], world.sessions[0], world.now
+    sender.send(0, bytes(size))
+    for _, data in sender.due(now):
+        receiver.take(data, now)
+    assert [read_head(data).type for _, data in receiver.due(now)] == at_once
+    receiver.send(-1, b"answer")
+    assert [read_head(data).type for _, data in receiver.due(now)] == [DATA]
+    assert receiver.next_due(now) > now + 0.15  # the answer told what had come
 
 
 def test_a_reported_gap_is_filled_at_once():
