@@ -33,7 +33,8 @@ from securevfl.errors import ConfigurationError, RunError, SecureVFLError, Stall
 
 _T = TypeVar("_T")
 
-_TICK = 0.05  # seconds between polls
+_TICK = 0.05  # seconds between looks at what was asked
+_REST = 0.2  # seconds between two polls of a party, whose answers take a core from the training
 _GRACE = 5.0  # seconds without progress, after a party was lost for good, that end a run
 _SETUP = 10.0  # answers may take as many times longer before the first round: data are loaded
 _SILENCES = 3  # as often may a party be silent and come back; then it would be so again
@@ -432,8 +433,9 @@ class Cluster:
                 continue
             if index in self._fallen and not record.ending:
                 continue  # its new process has no party until all have gone back
-            if record.poll is None:
-                record.poll, record.asked = record.actor.poll.remote(), time.monotonic()
+            now = time.monotonic()
+            if record.poll is None and now - record.asked >= _REST:
+                record.poll, record.asked = record.actor.poll.remote(), now
         polls = {p.poll: n for n, p in self._records.items() if p.poll is not None}
         if not polls:
             return
