@@ -185,7 +185,8 @@ def _assets_of(
         if node.op == "secret" and node.owner not in coalition:
             named = {ASSETS[word] for word in node.name.split() if word in ASSETS}
             found |= named or set(ASSETS.values())  # a name such as "train columns", or any other
-            found.update(inputs.get((node.owner, node.name), ()))  # labels may be named columns
+            if node.owner is not None:
+                found.update(inputs.get((node.owner, node.name), ()))  # labels may be named columns
     return found
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from securevfl.errors import ConfigurationError
 from securevfl.verified.prove import Step
-from securevfl.verified.traced.proofs import check_certificate, read_certificate, step_of
+from securevfl.verified.traced.kept import step_of
+from securevfl.verified.traced.proofs import check_certificate, read_certificate
 from securevfl.verified.verdicts import Verdict, who
 
 
