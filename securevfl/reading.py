@@ -19,10 +19,14 @@ from securevfl.errors import SecureVFLError
 NOT_PARSED = (ValueError, RecursionError)
 
 
-class Stored(BaseModel):
-    """Fields of a stored file: given types only, without infinities and NaN."""
+#: How pydantic checks the fields of a stored file: given types only, no infinities and NaN.
+STORED = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+class Stored(BaseModel):
+    """Fields of a stored file."""
+
+    model_config = ConfigDict(**STORED, frozen=True)
 
     @classmethod
     def check(cls, content: Any) -> None:

@@ -62,7 +62,7 @@ def add_leaves(
         if data.alone and not own:
             rows = np.concatenate([rows, data.alone[n]])
         forest = grow(rows, trees, depth, seed, data.train_labels if own else None)
-        fitted.append(replace(part, forest=forest))
+        fitted.append(replace(part, forest=forest.trees))
     forests = [part.leaves for part in fitted]
 
     def widened(parts: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:

@@ -43,8 +43,8 @@ from securevfl.data.builders.frame_columns import checked_frame, label_column
 from securevfl.data.builders.tabular import Rows, build
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.leaves import add_leaves
+from securevfl.data.preparation.cells import MISSING_TEXTS
 from securevfl.data.preparation.columns import Column
-from securevfl.data.preparation.forest import Forest
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.data.preparation.tables import read_table
@@ -265,7 +265,7 @@ class Tables:
 
 def _digest(own: VerticalDataset) -> NDArray[np.uint8]:
     """SHA-256 of a party's trees, (32,)."""
-    text = json.dumps(own.transform.parties[0].leaves.to_json())
+    text = json.dumps(own.transform.parties[0].to_json()["forest"])
     return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
 
 
@@ -284,8 +284,8 @@ class RemoteColumns(PartyPreprocessor):
     def of(cls, width: int, *, leaves: bool = False) -> RemoteColumns:
         """Preprocessor for `width` unnamed columns; `leaves` says whether some are tree leaves."""
         columns = tuple(Column(f"column {i}") for i in range(width))
-        forest = Forest() if leaves else None
-        return cls(columns, (0.0,) * width, (1.0,) * width, False, forest=forest)
+        forest = () if leaves else None
+        return cls(columns, (0.0,) * width, (1.0,) * width, False, MISSING_TEXTS, forest)
 
     def apply(self, rows: object, told: list[str] | None = None) -> NDArray[np.float32]:
         """Raise DataError: the columns are encoded on their own party's machine."""

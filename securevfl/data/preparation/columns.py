@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
 
 from securevfl.data.preparation.cells import (
     first_non_number,
@@ -17,14 +19,15 @@ from securevfl.data.preparation.cells import (
     row_name,
 )
 from securevfl.errors import DataError
+from securevfl.reading import STORED
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STORED)
 class Column:
-    """One source column and how it is encoded.
+    """One source column and how it is encoded; files have it, so that its fields are checked.
 
     Parameters
     ----------
@@ -42,7 +45,7 @@ class Column:
     """
 
     name: str
-    categories: tuple[str, ...] | None = None
+    categories: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     fill: float | None = None
     indicator: bool = False
     coded: bool = False
@@ -62,16 +65,13 @@ class Column:
         )
         return (*names, f"{self.name} missing") if self.indicator else names
 
-    def to_json(self) -> dict[str, object]:
-        """Return the fields that differ from their defaults, as JSON types."""
-        told = {k: v for k, v in asdict(self).items() if v != getattr(Column, k, None)}
-        return told | ({"categories": list(self.categories)} if self.categories else {})
-
-    @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> Column:
-        """Rebuild a column from what `to_json` returned."""
-        categories = fields.get("categories")
-        return Column(**{**fields, "categories": categories and tuple(categories)})
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        if self.coded and (self.categories is None or self.indicator):
+            raise ValueError("a column of category codes has categories and no indicator")
+        if len(set(self.categories or ())) != len(self.categories or ()):
+            raise ValueError("a category stands twice")
+        return self
 
 
 def fit_column(
@@ -97,14 +97,17 @@ def fit_column(
             raise nothing
         return Column(name, None, float(np.median(numbers[~absent])), bool(absent.any()))
     codes, texts = read_texts(series, missing)
-    present = np.zeros(len(texts), dtype=bool)
-    present[codes] = True
-    categories = sorted({t for t, here in zip(texts, present, strict=True) if here and t})
+    counts = np.bincount(codes, minlength=len(texts)).tolist()
+    found = Counter(dict.fromkeys(sorted({text for text in texts if text}), 0))
+    for text, count in zip(texts, counts, strict=True):
+        if text:
+            found[text] += count
+    categories = tuple(found)
     if not categories:
         raise nothing
-    if coded:
-        kept = _commonest(codes, texts, categories, max_categories)
-        return Column(name, kept, coded=True)
+    if coded:  # ties go to the first
+        kept = sorted(text for text, _ in found.most_common(max_categories))
+        return Column(name, tuple(kept), coded=True)
     if len(categories) > max_categories:
         raise DataError(
             f"column {name!r} has {len(categories)} different texts in {len(series)} training "
@@ -112,29 +115,8 @@ def fit_column(
             f"such cells; drop the column with drop=[{name!r}] if it names single rows; or raise "
             f"max_categories."
         )
-    absent_text = any(t is None and here for t, here in zip(texts, present, strict=True))
-    return Column(name, tuple(categories), None, absent_text)
-
-
-def _commonest(
-    codes: NDArray[np.intp], texts: Sequence[str | None], categories: Sequence[str], most: int
-) -> tuple[str, ...]:
-    """The most frequent texts, in alphabetical order; ties go to the first."""
-    if len(categories) <= most:
-        return tuple(categories)
-    counts = dict.fromkeys(categories, 0)
-    for text, count in zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True):
-        if text is not None:
-            counts[text] += count
-    return tuple(sorted(sorted(categories, key=lambda text: -counts[text])[:most]))
-
-
-def code_numbers(column: Column, series: pd.Series, missing: tuple[str, ...]) -> NDArray[np.intp]:
-    """Category code of each row's text, in [0, cardinality)."""
-    codes, texts = read_texts(series, missing)
-    number = {text: k + 1 for k, text in enumerate(column.categories or ())}
-    numbers = np.array([0 if text is None else number.get(text, 0) for text in texts], np.intp)
-    return numbers[codes]
+    absent_text = any(count for text, count in zip(texts, counts, strict=True) if text is None)
+    return Column(name, categories, None, absent_text)
 
 
 def filled(
@@ -156,23 +138,22 @@ def filled(
     return (np.where(absent, column.fill, values) if column.fill is not None else values), absent
 
 
-def one_hot(
-    column: Column,
-    series: pd.Series,
-    missing: tuple[str, ...],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    out: NDArray[np.float32],
-) -> NDArray[np.bool_]:
-    """Write one-hot columns: `high` for the row's category, else `low`; return the missing mask."""
+def encode(
+    column: Column, series: pd.Series, missing: tuple[str, ...]
+) -> tuple[np.ndarray, NDArray[np.bool_]]:
+    """Numbers (rows, 1 or 2), not scaled, or codes of texts, (rows, 1); where a value is missing.
+
+    Codes are 0 for a text that is no category, else 1 and up. A missing text comes last where
+    it has an indicator, and else is 0, too.
+    """
+    if column.categories is None:
+        values, absent = filled(column, series, missing)
+        return np.column_stack([values, absent] if column.indicator else [values]), absent
     codes, texts = read_texts(series, missing)
-    place = {text: k for k, text in enumerate(column.categories or ())}
-    # A category that the training rows lack has no column: the row keeps `low` everywhere.
-    hot = np.array([-1 if text is None else place.get(text, -1) for text in texts])[codes]
-    out[:] = low
-    rows = np.flatnonzero(hot >= 0)
-    out[rows, hot[rows]] = high[hot[rows]]
-    return np.array([text is None for text in texts])[codes]
+    known = (*column.categories, *([None] if column.indicator else []))
+    numbers = {text: k for k, text in enumerate(known, 1)}
+    absent = np.array([text is None for text in texts])[codes]
+    return np.array([numbers.get(text, 0) for text in texts])[codes, None], absent
 
 
 def told_of_new(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from securevfl.data.preparation.cells import MISSING_TEXTS, row_name
-from securevfl.data.preparation.columns import Column, filled, fit_column, one_hot
+from securevfl.data.preparation.columns import Column, encode, fit_column
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.scaling import Scaling, fit_scaling, flattened
 from securevfl.errors import DataError
@@ -22,7 +22,7 @@ def fit_matrix(block: np.ndarray, names: Sequence[str], scaling: Scaling) -> Par
     """Fit the scaling of one party's numeric training rows, (M, d_n), all finite."""
     offset, divisor = fit_scaling(block, scaling, names)
     columns = tuple(map(Column, names))
-    return PartyPreprocessor(columns, offset, divisor, scaling == "minmax")
+    return PartyPreprocessor(columns, offset, divisor, scaling == "minmax", MISSING_TEXTS)
 
 
 def fit_frame(
@@ -46,21 +46,12 @@ def fit_frame(
     for name in frame.columns:
         series = frame[name]
         column = fit_column(series, missing, max_categories, coded=coding == "codes")
-        if column.coded:
-            columns.append(column)
-            offset.append(0.0)
-            divisor.append(1.0)
-            continue
-        if column.categories is None:
-            values, absent = filled(column, series, missing)
-            encoded = np.column_stack([values, absent] if column.indicator else [values])
-        else:
-            encoded = np.empty((len(frame), len(column.encoded)), dtype=np.float32)
-            ones = np.ones(len(column.encoded))
-            absent = one_hot(column, series, missing, 0 * ones, ones, encoded)
-            if column.indicator:
-                encoded[:, -1] = absent
-        low, width = fit_scaling(encoded, scaling, column.encoded)
+        encoded, _ = encode(column, series, missing)
+        if column.categories is not None and not column.coded:
+            size = len(column.encoded)
+            encoded = np.eye(size + 1, size, -1, dtype=bool)[encoded[:, 0]]
+        rule = "none" if column.coded else scaling
+        low, width = fit_scaling(encoded, rule, column.encoded)
         if column.categories is None and scaling != "none":
             refuse_flattened(encoded[:, :1], (column.name,), partial(row_name, series))
         columns.append(column)

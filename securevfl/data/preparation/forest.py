@@ -7,28 +7,40 @@ scikit-learn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass as checked
 
 from securevfl.errors import DataError, needs
+from securevfl.reading import STORED
 
 _LEAST_ROWS = (
     20  # of a leaf, in tables of 400 rows or more; it keeps leaves from naming single rows
 )
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=STORED)
 class Tree:
     """One decision tree: column, threshold and children of each node; child -1 marks a leaf."""
 
-    column: tuple[int, ...]
+    column: Annotated[tuple[int, ...], Field(min_length=3)]
     threshold: tuple[float, ...]
     left: tuple[int, ...]
     right: tuple[int, ...]
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        size = len(self.column)
+        if {len(self.threshold), len(self.left), len(self.right)} != {size}:
+            raise ValueError("the lists of a tree have different lengths")
+        for node, children in enumerate(zip(self.left, self.right, strict=True)):
+            if children != (-1, -1) and not all(node < child < size for child in children):
+                raise ValueError(f"node {node} of a tree has the children {children}")
+        return self
 
     @property
     def leaves(self) -> tuple[int, ...]:
@@ -66,15 +78,6 @@ class Forest:
         if not self.trees:
             return rows
         return np.ascontiguousarray(np.hstack([rows, *(one.apply(rows) for one in self.trees)]))
-
-    def to_json(self) -> list[dict[str, object]]:
-        """Return the trees as JSON types."""
-        return [{name: list(value) for name, value in vars(one).items()} for one in self.trees]
-
-    @classmethod
-    def from_json(cls, trees: Sequence[Mapping[str, Any]]) -> Self:
-        """Forest from its JSON form (inverse of `to_json`)."""
-        return cls(tuple(Tree(**{k: tuple(v) for k, v in one.items()}) for one in trees))
 
 
 def grow(
@@ -124,8 +127,8 @@ def grow(
         stages = max(1, trees // (count if count > 2 else 1))
         model = GradientBoostingClassifier(n_estimators=stages, **shape)
         grown = model.fit(rows, labels).estimators_
-    found = [_numbers(one.tree_) for one in np.ravel(grown)]
-    return Forest(tuple(tree for tree in found if len(tree.left) > 1))
+    found = [one.tree_ for one in np.ravel(grown)]
+    return Forest(tuple(_numbers(tree) for tree in found if tree.node_count > 1))
 
 
 def _numbers(tree: Any) -> Tree:

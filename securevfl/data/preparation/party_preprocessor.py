@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
 
-from securevfl.data.preparation.cells import MISSING_TEXTS
-from securevfl.data.preparation.columns import (
-    Column,
-    code_numbers,
-    filled,
-    one_hot,
-    told_of_new,
-)
-from securevfl.data.preparation.forest import Forest
-from securevfl.data.preparation.stored import StoredPreprocessing
+from securevfl.data.preparation.columns import Column, encode, told_of_new
+from securevfl.data.preparation.forest import Forest, Tree
 from securevfl.data.preparation.tables import as_array
 from securevfl.errors import DataError
+from securevfl.reading import STORED, first_problem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,9 +29,11 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STORED)
 class PartyPreprocessor:
     """One party's columns, their encoding and their scaling: ``(x - offset) / divisor``.
+
+    Files hold it, so that its fields are checked.
 
     Parameters
     ----------
@@ -48,18 +45,31 @@ class PartyPreprocessor:
         Whether the results are clipped into [0, 1].
     missing : tuple of str
         Texts that stand for a missing value.
-    forest : Forest, optional
+    forest : tuple of Tree, optional
         The party's own trees on its encoded columns; their leaves become further columns.
     """
 
-    columns: tuple[Column, ...]
+    columns: Annotated[tuple[Column, ...], Field(min_length=1)]
     offset: tuple[float, ...]
-    divisor: tuple[float, ...]
+    divisor: tuple[Annotated[float, Field(ge=0)], ...]
     clip: bool
-    missing: tuple[str, ...] = MISSING_TEXTS
-    forest: Forest | None = None
+    missing: tuple[str, ...]
+    forest: tuple[Tree, ...] | None = None
 
     remote: ClassVar[bool] = False  # whether the columns are on another machine
+
+    @model_validator(mode="after")
+    def _of_one_length(self) -> Self:
+        wanted = self.bounds[-1]
+        if {len(self.offset), len(self.divisor)} != {wanted}:
+            raise ValueError(
+                f"{len(self.offset)} offsets and {len(self.divisor)} divisors for {wanted} columns"
+            )
+        for tree in self.forest or ():
+            splits = zip(tree.column, tree.left, strict=True)
+            if any(child >= 0 and not 0 <= column < wanted for column, child in splits):
+                raise ValueError(f"a tree splits a column that is none of the {wanted}")
+        return self
 
     @cached_property
     def encoded(self) -> tuple[str, ...]:
@@ -69,7 +79,7 @@ class PartyPreprocessor:
     @property
     def leaves(self) -> Forest:
         """Trees of the party: `forest`, or an empty one."""
-        return self.forest or Forest()
+        return Forest(self.forest or ())
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
@@ -128,12 +138,17 @@ class PartyPreprocessor:
         for NaN in a column without a fitted median.
         """
         out = np.empty(matrix.shape, dtype=np.float32)
-        fill = np.array([np.nan if c.fill is None else c.fill for c in self.columns])
-        offset, divisor = self._parameters
-        step = max(1, _BLOCK // max(1, matrix.shape[1]))
-        for start in range(0, len(matrix), step):
-            block = matrix[start : start + step].astype(np.float64)
+        self._scale(matrix, slice(None), out)
+        return self._within_float32(out)
+
+    def _scale(self, values: np.ndarray, here: slice, out: NDArray[np.float32]) -> None:
+        """Write values of the encoded columns `here` into `out`, filled and scaled."""
+        offset, divisor = (numbers[here] for numbers in self._parameters)
+        step = max(1, _BLOCK // max(1, values.shape[1]))
+        for start in range(0, len(values), step):
+            block = values[start : start + step].astype(np.float64)
             if not np.isfinite(block).all():
+                fill = [np.nan if c.fill is None else c.fill for c in self.columns]
                 block = np.where(np.isnan(block), fill, block)
                 self._refuse_not_finite(block, start)
             with np.errstate(over="ignore"):
@@ -142,18 +157,11 @@ class PartyPreprocessor:
                 if self.clip:
                     np.clip(block, 0.0, 1.0, out=block)
                 out[start : start + step] = block
-        return self._within_float32(out)
 
-    def to_json(self) -> dict[str, object]:
-        """All fields as JSON types."""
-        return {
-            "columns": [column.to_json() for column in self.columns],
-            "offset": list(self.offset),
-            "divisor": list(self.divisor),
-            "clip": self.clip,
-            "missing": list(self.missing),
-            **({} if self.forest is None else {"forest": self.forest.to_json()}),
-        }
+    def to_json(self) -> dict[str, Any]:
+        """All fields as JSON types, without those at their defaults."""
+        made: dict[str, Any] = _adapter().dump_python(self, mode="json", exclude_defaults=True)
+        return made
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> PartyPreprocessor:
@@ -161,17 +169,12 @@ class PartyPreprocessor:
 
         ValueError names the first field that `to_json` would not write.
         """
-        StoredPreprocessing.check(fields)
-        return PartyPreprocessor(
-            columns=tuple(map(Column.from_json, fields["columns"])),
-            offset=tuple(map(float, fields["offset"])),
-            divisor=tuple(map(float, fields["divisor"])),
-            clip=fields["clip"],
-            missing=tuple(fields["missing"]),
-            forest=None if fields.get("forest") is None else Forest.from_json(fields["forest"]),
-        )
+        try:
+            return _adapter().validate_json(json.dumps(fields))
+        except ValidationError as error:
+            raise ValueError(first_problem(error)) from None
 
-    @property
+    @cached_property
     def _parameters(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Offset and divisor of each column; the divisor inf makes a constant column 0."""
         divisor = np.array(self.divisor)
@@ -190,33 +193,25 @@ class PartyPreprocessor:
                 f"columns are absent); give the columns that the data set was built from."
             )
         out = np.empty((len(frame), self.bounds[-1]), dtype=np.float32)
-        offset, divisor = self._parameters
         for column, (start, stop) in zip(self.columns, pairwise(self.bounds), strict=True):
-            here = slice(start, stop)
-            low, high = self._levels(offset[here], divisor[here])
             series = frame[column.name]
-            if column.coded:
-                out[:, start] = code_numbers(column, series, self.missing)
+            made, absent = encode(column, series, self.missing)
+            here = slice(start, stop)
+            if column.coded:  # codes are not scaled
+                out[:, here] = made
                 continue
             if column.categories is None:
-                values, absent = filled(column, series, self.missing)
-                with np.errstate(over="ignore"):
-                    values = (values - offset[start]) / divisor[start]
-                    out[:, start] = np.clip(values, 0.0, 1.0) if self.clip else values
-            else:
-                absent = one_hot(column, series, self.missing, low, high, out[:, here])
-            if column.indicator:
-                out[:, stop - 1] = np.where(absent, high[-1], low[-1])
+                self._scale(made, here, out[:, here])
+            else:  # a column has two values: they are scaled, and not the rows
+                two = np.empty((2, stop - start), np.float32)
+                self._scale(np.repeat([[0], [1]], stop - start, axis=1), here, two)
+                out[:, here] = two[0]
+                rows = np.flatnonzero(made)
+                places = made[rows, 0] - 1
+                out[rows, start + places] = two[1, places]
             if told is not None:
                 told += told_of_new(column, series, self.missing, absent)
         return self._within_float32(out)
-
-    def _levels(
-        self, offset: NDArray[np.float64], divisor: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Scaled values of an encoded 0 and of an encoded 1."""
-        low, high = (0.0 - offset) / divisor, (1.0 - offset) / divisor
-        return (np.clip(low, 0, 1), np.clip(high, 0, 1)) if self.clip else (low, high)
 
     def _within_float32(self, out: NDArray[np.float32]) -> NDArray[np.float32]:
         """Refuse scaled values beyond the range of float32, unless scaling clips."""
@@ -237,6 +232,11 @@ class PartyPreprocessor:
                 f"column {self.columns[column].name!r}, row {start + row}: the value is {kind}; "
                 f"give finite numbers (a data frame or a CSV file may leave values missing)."
             )
+
+
+@cache
+def _adapter() -> TypeAdapter[PartyPreprocessor]:
+    return TypeAdapter(PartyPreprocessor)
 
 
 def numeric_matrix(rows: object, width: int) -> np.ndarray:

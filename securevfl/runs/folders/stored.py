@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from math import inf, prod
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from securevfl.data.base.class_values import StoredClassValues
-from securevfl.data.preparation.stored import StoredPreprocessing
+from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.models.client_networks import Kind
 from securevfl.models.split import Task
 from securevfl.reading import Stored
@@ -19,6 +19,7 @@ FORMAT = 1
 About = Mapping[str, Any]
 MOST_PARTIES = 2**16  # an embedding of each has its place in memory, whether it is there or not
 _Size = Annotated[int, Field(ge=1)]
+_Preprocessing = Annotated[PartyPreprocessor, BeforeValidator(PartyPreprocessor.from_json)]
 _Number = Annotated[int, Field(ge=0)]
 
 
@@ -58,13 +59,13 @@ class _Client(_Description):
     party: _Number
     name: str
     network: _Network | None
-    preprocessing: StoredPreprocessing | None
+    preprocessing: _Preprocessing | None
 
     @model_validator(mode="after")
     def _of_its_columns(self) -> Self:
         network, columns = self.network, self.preprocessing
         if network is not None:
-            found = 0 if columns is None else columns.encoded
+            found = 0 if columns is None else len(columns.encoded)
             if found != network.features:
                 raise ValueError(f"a network of {network.features} columns, and {found} are made")
         return self

@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     RandomTreesEmbedding,
 )
 
-from securevfl.data.preparation.forest import Forest, grow
-from securevfl.data.preparation.stored import StoredTree
+from securevfl.data.preparation.forest import Forest, Tree, grow
 from securevfl.errors import DataError
 
 ROWS = np.random.default_rng(0).random((400, 3)).astype(np.float32)
@@ -44,7 +44,8 @@ def test_leaves_are_those_of_scikit_learn(labels):
 
 def test_a_forest_survives_its_file():
     forest = grow(ROWS, 4, 2, 0, CLASSES)
-    again = Forest.from_json(json.loads(json.dumps(forest.to_json())))
+    stored = TypeAdapter(tuple[Tree, ...])
+    again = Forest(stored.validate_json(stored.dump_json(forest.trees)))
     assert again == forest
     assert np.array_equal(again.apply(ROWS), forest.apply(ROWS))
 
@@ -67,6 +68,7 @@ def test_numbers_out_of_range_are_refused(numbers):
 def test_a_tree_that_has_no_end_is_refused(change):
     tree = {"column": [0, -2, -2], "threshold": [0.5, -2.0, -2.0]}
     tree |= {"left": [1, -1, -1], "right": [2, -1, -1]}
-    StoredTree.check(tree)
+    stored = TypeAdapter(Tree)
+    stored.validate_json(json.dumps(tree))
     with pytest.raises(ValueError, match=r"children|lengths"):
-        StoredTree.check(tree | change)
+        stored.validate_json(json.dumps(tree | change))
