@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -72,21 +72,24 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     ValueError
         For anything that is no archive of numbers or texts, or is too large.
     """
-    with path.open("rb") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                members = archive.infolist()
-                _check_size(sum(member.file_size for member in members), path)
-                return {
-                    member.filename.removesuffix(".npy"): _array(archive, member)
-                    for member in members
-                }
-        except (SecureVFLError, ValueError):
-            raise
-        # Modules for zip, deflate, LZMA and array headers raise some twenty classes for bytes that
-        # are damaged, and no list of them would stay complete.
-        except Exception as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from None
+    with _opened(path) as archive:
+        members = archive.infolist()
+        _check_size(sum(member.file_size for member in members), path)
+        return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive; whatever goes wrong in reading it is an OSError or a ValueError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (SecureVFLError, ValueError, OSError):
+        raise
+    # Modules for zip, deflate, LZMA and array headers raise some twenty classes for bytes that are
+    # damaged, and no list of them would stay complete.
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
 def read_pieces(
@@ -106,26 +109,19 @@ def read_pieces(
     OSError, ValueError
         As for `read_arrays`, and for columns of other types or of different lengths.
     """
-    try:
-        with zipfile.ZipFile(path) as archive, ExitStack() as opened:
-            streams = _streams(archive, opened, columns)
-            left = _declared_rows(archive, streams, columns)
-            while left > 0:
-                count = min(rows, left)
-                yield {
-                    name: np.frombuffer(
-                        _exactly(streams[name], count * np.dtype(code).itemsize), code
-                    )
-                    for name, code in columns.items()
-                }
-                left -= count
-            for name, stream in streams.items():
-                if stream.read(1):  # at its end the stream checks its sum
-                    raise ValueError(f"{name}.npy has more rows than it declares")
-    except (SecureVFLError, ValueError, OSError):
-        raise
-    except Exception as error:  # as in `read_arrays`
-        raise ValueError(f"{type(error).__name__}: {error}") from None
+    with _opened(path) as archive, ExitStack() as opened:
+        streams = _streams(archive, opened, columns)
+        left = _declared_rows(archive, streams, columns)
+        while left > 0:
+            count = min(rows, left)
+            yield {
+                name: np.frombuffer(_exactly(streams[name], count * np.dtype(code).itemsize), code)
+                for name, code in columns.items()
+            }
+            left -= count
+        for name, stream in streams.items():
+            if stream.read(1):  # at its end the stream checks its sum
+                raise ValueError(f"{name}.npy has more rows than it declares")
 
 
 def _streams(
@@ -165,28 +161,17 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
 
 def read_small(path: Path, name: str, most: int) -> np.ndarray:
     """One array of an .npz file, at most `most` bytes; errors are those of `read_arrays`."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            member = archive.getinfo(f"{name}.npy")
-            if member.file_size > most:
-                raise ValueError(f"{name} has {member.file_size} bytes, and {most} are allowed")
-            return _array(archive, member)
-    except (SecureVFLError, ValueError, OSError):
-        raise
-    except Exception as error:  # as in `read_arrays`
-        raise ValueError(f"{type(error).__name__}: {error}") from None
+    with _opened(path) as archive:
+        member = archive.getinfo(f"{name}.npy")
+        if member.file_size > most:
+            raise ValueError(f"{name} has {member.file_size} bytes, and {most} are allowed")
+        return _array(archive, member)
 
 
 def count_rows(path: Path, columns: Mapping[str, str]) -> int:
     """Number of rows declared by the columns of an .npz file, whose data are not read."""
-    try:
-        with zipfile.ZipFile(path) as archive, ExitStack() as opened:
-            streams = _streams(archive, opened, columns)
-            return _declared_rows(archive, streams, columns)
-    except (SecureVFLError, ValueError, OSError):
-        raise
-    except Exception as error:  # as in `read_arrays`
-        raise ValueError(f"{type(error).__name__}: {error}") from None
+    with _opened(path) as archive, ExitStack() as opened:
+        return _declared_rows(archive, _streams(archive, opened, columns), columns)
 
 
 def most_unpacked(path: Path) -> int:

@@ -19,7 +19,6 @@ FORMAT = 1
 About = Mapping[str, Any]
 MOST_PARTIES = 2**16  # an embedding of each has its place in memory, whether it is there or not
 _Size = Annotated[int, Field(ge=1)]
-_Preprocessing = Annotated[PartyPreprocessor, BeforeValidator(PartyPreprocessor.from_json)]
 _Number = Annotated[int, Field(ge=0)]
 
 
@@ -59,7 +58,7 @@ class _Client(_Description):
     party: _Number
     name: str
     network: _Network | None
-    preprocessing: _Preprocessing | None
+    preprocessing: Annotated[PartyPreprocessor, BeforeValidator(PartyPreprocessor.from_json)] | None
 
     @model_validator(mode="after")
     def _of_its_columns(self) -> Self:
