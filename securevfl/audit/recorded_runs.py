@@ -7,7 +7,6 @@ replaced but the models, where they are given.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,6 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
-from securevfl.field.prss import fill_stream
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
@@ -137,43 +135,10 @@ class CodedRun:
     @functools.cached_property
     def attempts(self) -> dict[int, tuple[np.ndarray, Any]]:
         """Row numbers B and the announced attempt, which names its sharers S, by round."""
-        return {r: (batch.rows, attempt) for r, (batch, attempt) in self.announced.items()}
-
-    @functools.cached_property
-    def announced(self) -> dict[int, tuple[Any, Any]]:
-        """Announced batch and attempt, by round."""
         opened = {r: batch for (r, _, _), batch in self.whole.payloads("round").items()
                   if hasattr(batch, "rows")}  # fmt: skip
         named = {r: attempt for (r, _, _), attempt in self.whole.payloads("attempt").items()}
-        return {r: (opened[r], named[r]) for r in named}
-
-    def mask_values(self, round: int, known: Sequence[int] = ()) -> np.ndarray:
-        """Masks rho of a round at every client's point, (N, |B|, h), by the proof's formula.
-
-        The streams are those of all keys, or of the keys that the clients in `known` hold.
-        """
-        code, field, prss = self.code, self.code.field, self.protocol.prss
-        assert prss is not None
-        batch, attempt = self.announced[round]
-        label = attempt.told(round, batch)
-        size, m = len(batch.rows) * self.protocol.config.width, code.size + code.privacy - 1
-        total = np.zeros((code.parties, size), field.dtype)
-        for place, A in enumerate(prss.blocks):
-            key = self.keys[min(set(range(code.parties)) - set(A))][place]
-            streams = m - len(A)
-            if known and set(known) <= set(A):
-                continue
-            stream = np.empty(streams * size, field.dtype)
-            fill_stream(field.modulus, stream, key, label)
-            p = field.modulus
-            factors = [math.prod(x - code.alphas[a] for a in A) for x in code.alphas]
-            onto = [
-                [factor * pow(x, e, p) % p for e in range(streams)]
-                for factor, x in zip(factors, code.alphas, strict=True)
-            ]
-            part = field.matmul(field.elements(onto), stream.reshape(streams, size))
-            total = field.add(total, part)
-        return total.reshape(code.parties, len(batch.rows), -1)
+        return {r: (opened[r].rows, named[r]) for r in named}
 
     def secrets(self, client: int) -> Secrets:
         """Secrets and share masks of a client, read from its tape in the order of draws."""

@@ -100,7 +100,7 @@ def rank_game(case: AttackCase) -> Result:
     code, count = protocol.public.code, case.settings.games
     masked = {"masked": protocol.config.masked} if hasattr(protocol.config, "masked") else {}
     size = Size(code.segments, code.privacy, P31, masked, rounds=count)
-    right = play_ranks(type(protocol), size, stream=case.stream).right
+    right = play_ranks(type(protocol), size, case.stream)
     low, high = wilson(right, count)
     return Outcome("right guesses", right / count, 0.5, low, high, count, note=f"p = {P31}")
 

@@ -7,7 +7,6 @@ z - beta_k, Y = w + P q. A correct run hides everything but w, so q has to be un
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -28,7 +27,7 @@ def unwanted(code: LagrangeCode, uploads: Mapping[int, np.ndarray]) -> np.ndarra
     values = np.stack([uploads[n] for n in parties])
     # Y - w vanishes at the K data points, so P divides it; the quotient has degree 2(K+T-1) - K.
     sums = code.decode(values, parties, degree=2)
-    return divided(code, parties, field.subtract(values, spread(code, sums, parties)), ())
+    return _divided(code, parties, field.subtract(values, spread(code, sums, parties)))
 
 
 def at_data_points(code: LagrangeCode, coefficients: np.ndarray) -> np.ndarray:
@@ -48,28 +47,15 @@ def spread(code: LagrangeCode, sums: np.ndarray, parties: Sequence[int]) -> np.n
     return flat.reshape(len(points), *sums.shape[1:])
 
 
-def divided(
-    code: LagrangeCode, parties: Sequence[int], values: np.ndarray, roots: Sequence[int]
-) -> np.ndarray:
-    """Coefficients of a polynomial, given by parties' values, divided by P and (z - alpha_c).
+def _divided(code: LagrangeCode, parties: Sequence[int], values: np.ndarray) -> np.ndarray:
+    """Coefficients, (K + 2T - 1, |B|, h), of a polynomial divided by P.
 
-    Parameters
-    ----------
-    values : ndarray, (R', |B|, h)
-        Of a polynomial of degree 2(K+T-1) that vanishes on the data points and on `roots`.
-    roots : sequence of int
-        Clients c.
-
-    Returns
-    -------
-    ndarray, (K + 2T - 1 - len(roots), |B|, h)
+    It has degree 2(K+T-1), vanishes on the data points, and is given by its `values` at the
+    parties' points, (R', |B|, h).
     """
-    field, p = code.field, code.field.modulus
-    count = code.segments + 2 * code.privacy - 1 - len(roots)
-    divisors = [
-        int(code.vanishing[n]) * math.prod(code.alphas[n] - code.alphas[c] for c in roots) % p
-        for n in parties
-    ]
+    field = code.field
+    count = code.segments + 2 * code.privacy - 1
+    divisors = [int(code.vanishing[n]) for n in parties]
     # Where the divisor is 0 the value of the quotient is not determined by that party's value.
     kept = [i for i, divisor in enumerate(divisors) if divisor][:count]
     inverse = field.reciprocal(field.elements([divisors[i] for i in kept]))
@@ -78,5 +64,7 @@ def divided(
     powers = field.power(alphas[:, None], np.arange(count))
     solved = solve_left(field, powers, quotients)
     if solved is None:
-        raise ConfigurationError(f"divided: {len(kept)} uploads do not determine {count} blocks")
+        raise ConfigurationError(
+            f"uploads less sums: {len(kept)} uploads do not determine {count} blocks"
+        )
     return solved.reshape(count, *values.shape[1:])

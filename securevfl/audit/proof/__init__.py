@@ -1,1 +1,1 @@
-"""Exact arguments: certificates of linear algebra, exhaustive small instances, couplings."""
+"""Exact arguments by linear algebra over a field."""

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from securevfl.audit.attacks.shares import coalition_power
-from securevfl.audit.proof import exhaustive
-from securevfl.audit.proof.enumeration import Observation, Table
-from securevfl.audit.proof.exhaustive import (
+from securevfl.errors import ConfigurationError
+from securevfl.privacy.coalition import Coalition
+from tests.audit.proof import exhaustive
+from tests.audit.proof.enumeration import Observation, Table
+from tests.audit.proof.exhaustive import (
     SmallInstance,
     equal_views,
     exhaust,
     small_code,
     small_instances,
 )
-from securevfl.errors import ConfigurationError
-from securevfl.privacy.coalition import Coalition
 
 SERVER = Coalition(server=True)
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.proof.enumeration import Observation, SmallInstance, Table
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.privacy.coalition import Coalition
+from tests.audit.proof.enumeration import Observation, SmallInstance, Table
 
 __all__ = ["Exhaustion", "SmallInstance", "equal_views", "exhaust", "small_code", "small_instances"]
 
