@@ -52,10 +52,6 @@ class Scheme(ABC):
     ) -> np.ndarray:
         """Exact sums of so many summands, (size,) int64."""
 
-    @abstractmethod
-    def public_of(self, secret: bytes) -> bytes:
-        """Public key of a secret key, equal to that from `generate`."""
-
     def fault(self, secret: bytes, ciphertexts: Any, values: np.ndarray, summands: int) -> str:
         """Text on a fault of ciphertexts that must hold exactly these values; "" if there is none.
 
@@ -151,14 +147,8 @@ class Ckks(Scheme):
             n_threads=1,
         )
         secret: bytes = made.serialize(save_secret_key=True, **self._KEYS)
-        return self._public(made), secret
-
-    def _public(self, context: Any) -> bytes:
-        return _padded(context.serialize(save_secret_key=False, **self._KEYS), self.KEY_NBYTES)
-
-    def public_of(self, secret: bytes) -> bytes:
-        """Bytes of the context without the secret key."""
-        return self._public(self.key(secret))
+        public = made.serialize(save_secret_key=False, **self._KEYS)
+        return _padded(public, self.KEY_NBYTES), secret
 
     def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
         """One ciphertext for each 4096 values, padded with zeros."""
@@ -359,10 +349,6 @@ class Paillier(Scheme):
         for ciphertext in self._numbers(ciphertexts[0], 2):
             values += self._unpack(int(private.raw_decrypt(ciphertext)))
         return np.array(values[:size], np.int64) - summands * self.limit
-
-    def public_of(self, secret: bytes) -> bytes:
-        """Bytes of n, the product of the factors in the secret key."""
-        return math.prod(self._numbers(secret, 1)).to_bytes(self.key_bits // 8, "little")
 
     def _faults(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], values: np.ndarray, summands: int

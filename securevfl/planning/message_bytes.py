@@ -15,8 +15,6 @@ from securevfl.engine.security.sealing import OVERHEAD
 from securevfl.engine.wire import envelope, size
 from securevfl.protocols.base.schedule import Outline, Post
 
-_FRAME_HEAD = 1024  # most bytes of a frame besides its message: the run's name, numbers, tags
-
 
 def message_bytes(kind: str, payload: object, *, sealed: bool, modulus: int | None = None) -> int:
     """Bytes of a message as in the transcript; elements of the field of `modulus` are packed."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from securevfl.errors import ConfigurationError, needs
 from securevfl.privacy.mechanisms import MOST_BOUND
 
 Relation = Literal["replace", "add or remove"]
-Method = Literal["rdp", "pld"]
 
 
 def sensitivity(bound: float, relation: Relation) -> float:
@@ -144,49 +143,6 @@ class Released:
             middle = (least + most) // 2
             least, most = (middle, most) if self.composed(middle) <= budget else (least, middle)
         return least
-
-
-def sampled_epsilon(
-    multiplier: float, rate: float, steps: int, delta: float, *, method: Method = "rdp"
-) -> float:
-    """Epsilon of Gaussian releases of secret Poisson samples, under adding or removing a row.
-
-    Only samples that the adversary does not know amplify privacy. For batches that are drawn
-    publicly use `gaussian_epsilon`.
-
-    Parameters
-    ----------
-    multiplier : float
-        Noise multiplier, positive.
-    rate : float
-        Probability of each row to be in a sample, in (0, 1].
-    steps : int
-        Number of samples, at least 1.
-    delta : float
-        In (0, 1).
-    method : {"rdp", "pld"}
-        Renyi differential privacy, or privacy loss distributions, which are tighter and slower.
-        Both are upper bounds.
-
-    Examples
-    --------
-    >>> round(sampled_epsilon(1.1, 256 / 60000, 60 * 234, 1e-5), 3)
-    2.594
-    """
-    needs("privacy accounting", "dp", "dp_accounting")
-    import dp_accounting
-    from dp_accounting import pld, rdp
-
-    _check(multiplier, delta)
-    if not 0 < rate <= 1 or steps < 1:
-        raise ConfigurationError(
-            f"accountant: a rate of {rate} must lie in (0, 1], and {steps} steps be at least 1"
-        )
-    accountants: dict[str, Any] = {"rdp": rdp.RdpAccountant, "pld": pld.PLDAccountant}
-    accountant = accountants[method]()
-    sample = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
-    accountant.compose(sample, steps)
-    return float(accountant.get_epsilon(delta))
 
 
 def _check(positive: float, delta: float) -> None:

@@ -87,7 +87,4 @@ def _counted(count: Count, what: str) -> str:
     return f"{count} {what}" + ("s" if count != 1 else "")
 
 
-T_CLIENTS = Adversary(clients="T")
-T_UPLOADS = Adversary(uploads="T")
-SERVER_AND_T_CLIENTS = Adversary(server=True, clients="T")
 OUTSIDER = Adversary(role="outsider")

@@ -278,43 +278,6 @@ def randomised_response(
     return answers.astype(labels.dtype)
 
 
-def release_gradient(
-    gradient: np.ndarray,
-    samples: np.ndarray,
-    *,
-    bound: float,
-    sigma: float,
-    source: Source = SYSTEM,
-) -> np.ndarray:
-    """Gradient of a mean loss with each sample's gradient clipped and noised.
-
-    Row i of dL/dH is (1/b) dl_i/dH_i, b the number of true rows, which is public. b times the row
-    is clipped and noised by `release_rows`, then divided by b: the noise of an entry of the result
-    has the standard deviation sigma / b.
-
-    Parameters
-    ----------
-    gradient : ndarray, (rows, h), float32
-        dL/dH, in which no row depends on another sample's label: no batch normalisation.
-    samples : ndarray, (rows,)
-        Row numbers; -1 for padding, whose gradient stays zero.
-    bound, sigma, source
-        As for `release_rows`; the norm of dl_i/dH_i is clipped to the bound.
-
-    Returns
-    -------
-    ndarray, (rows, h), float32
-        Zero in rows of padding.
-
-    Raises
-    ------
-    ConfigurationError, RangeError
-        As for `release_rows`.
-    """
-    rows = release_rows(own_gradients(gradient, samples), bound=bound, sigma=sigma, source=source)
-    return mean_gradient(rows, samples)
-
-
 def own_gradients(gradient: np.ndarray, samples: np.ndarray) -> np.ndarray:
     """Gradient dl_i/dH_i of each real row, (b, h) float32, from that of the mean loss."""
     true = samples >= 0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.field.sampling import Keystream, has_aes_unit
-from securevfl.privacy.mechanisms import gaussian, release_gradient, release_rows
+from securevfl.privacy.mechanisms import gaussian, mean_gradient, own_gradients, release_rows
 from tests.oracles.known_answers import expanded
 
 #: Entries of releases that are compared: those at which a rule for large ones is likely to begin.
@@ -66,6 +66,11 @@ def normals(key: bytes, size: int) -> np.ndarray:
     pairs = np.sqrt(-2.0 * np.log(uniforms[:half])) * np.exp(2j * math.pi * uniforms[half:])
     made: np.ndarray = np.concatenate([pairs.real, pairs.imag])[:size]
     return made
+
+
+def release_gradient(gradient: np.ndarray, samples: np.ndarray, **options: Any) -> np.ndarray:
+    """Mean gradient of which each row's own is clipped and noised, as `wait_dp` does in steps."""
+    return mean_gradient(release_rows(own_gradients(gradient, samples), **options), samples)
 
 
 def noise_fault() -> str:

