@@ -38,7 +38,7 @@ class Outcome:
         return self.p_value < self.level
 
 
-def two_sample(one: np.ndarray, two: np.ndarray, *, level: float = LEVEL) -> Outcome:
+def two_sample(one: np.ndarray, two: np.ndarray) -> Outcome:
     """Kolmogorov-Smirnov test of each coordinate of two samples of views, Bonferroni-corrected.
 
     Parameters
@@ -55,7 +55,7 @@ def two_sample(one: np.ndarray, two: np.ndarray, *, level: float = LEVEL) -> Out
     ]
     total = min(1.0, min(values) * len(values))
     detail = f"{len(one)} and {len(two)} runs, {len(values)} coordinates"
-    return Outcome("two-sample", total, level, detail)
+    return Outcome("two-sample", total, LEVEL, detail)
 
 
 def digest(arrays: Iterable[np.ndarray]) -> str:

@@ -24,7 +24,7 @@ from securevfl.field.kernels import cpu, limits, primes
 from securevfl.machine import describe_machine
 from securevfl.runs.threads import one_thread
 
-SQUARE, FLAT = (1024, 1024, 1024), (256, 784, 64)
+FLAT = (256, 784, 64)
 CODES = ((10, 5), (28, 14))  # parties N, and K + T
 _BYTES = 1 << 26  # of the arrays that are copied and read: past all caches
 _STEPS = 1 << 20

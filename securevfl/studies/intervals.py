@@ -10,8 +10,10 @@ import numpy as np
 
 from securevfl.errors import needs
 
+_LEVEL = 0.95
 
-def mean_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float]:
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     """Mean of values, and half-width of its Student t interval (NaN for a single value).
 
     Examples
@@ -26,7 +28,7 @@ def mean_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[floa
     numbers = np.asarray(values, np.float64)
     if len(numbers) < 2:
         return float(numbers.mean()), math.nan
-    half = t.ppf((1 + level) / 2, len(numbers) - 1) * numbers.std(ddof=1) / math.sqrt(len(numbers))
+    half = t.ppf((1 + _LEVEL) / 2, len(numbers) - 1) * numbers.std(ddof=1) / math.sqrt(len(numbers))
     return float(numbers.mean()), float(half)
 
 
@@ -35,9 +37,7 @@ def number_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def paired_difference(
-    ours: Sequence[float], theirs: Sequence[float], *, level: float = 0.95
-) -> tuple[float, float]:
+def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
     """Mean of paired differences ``ours - theirs``, and the half-width of its interval.
 
     ValueError for other numbers of values: one against three would be taken three times.
@@ -47,16 +47,16 @@ def paired_difference(
             f"paired difference: {len(ours)} and {len(theirs)} values are no pairs; give those of "
             "the seeds that both have"
         )
-    return mean_interval(np.subtract(ours, theirs).tolist(), level=level)
+    return mean_interval(np.subtract(ours, theirs).tolist())
 
 
-def differing(entries: Sequence[Mapping[str, Any]], *, level: float = 0.95) -> list[bool | None]:
+def differing(entries: Sequence[Mapping[str, Any]]) -> list[bool | None]:
     """Whether each paired difference differs from 0, corrected for multiple tests.
 
     Each entry has ``mean``, ``half_width_95`` of its Student t interval and ``pairs``. None where
     there is one pair only, and so no interval; it counts for no correction. Holm's step-down ("A
     simple sequentially rejective multiple test procedure", 1979): the chance that *any* of the
-    differences that are 0 is called one is at most 1 - `level`, whatever their dependence.
+    differences that are 0 is called one is at most 5 %, whatever their dependence.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def differing(entries: Sequence[Mapping[str, Any]], *, level: float = 0.95) -> l
     order = sorted((p, place) for place, p in enumerate(chances) if p is not None)
     found: list[bool | None] = [None if p is None else False for p in chances]
     for done, (p, place) in enumerate(order):
-        if p > (1 - level) / (len(order) - done):
+        if p > (1 - _LEVEL) / (len(order) - done):
             break
         found[place] = True
     return found
