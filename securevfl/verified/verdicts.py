@@ -79,10 +79,10 @@ class Scope:
         runs = {0: "this run", 1: "one undisturbed run"}
         many = runs.get(self.schedules, f"schedules ({self.schedules})")
         where = f"for these batches, shapes and {many}{', this path' * self.path}"
-        where += ", ideal PRF" * self.prf
+        where += f"{', ideal PRF' * self.prf}, given the outputs"
         paid = f"{self.releases} releases, {self.price}, given the weights"
         if not self.clear:
-            return f"DP, {paid}, {where}" if self.releases else f"PROVED {where}, given the outputs"
+            return f"DP, {paid}, {where}" if self.releases else f"PROVED {where}"
         names, more = ", ".join(self.clear[:_MOST_NAMED]), len(self.clear) - _MOST_NAMED
         names += f" and {more} more" if more > 0 else ""
         one = len(self.clear) == 1
@@ -297,8 +297,9 @@ class Judge:
             said.append("ideal encryption; a sum of ciphertexts is re-randomised")
         if found.releases:
             said.append(
-                "the accountant counts each release by its bound and its sigma; one record "
-                "changes one row of what is clipped (no means over records before that)"
+                "the accountant counts each release by its bound, its sigma and the row numbers "
+                "that the party gave; one record changes one row of what is clipped (no means over "
+                "records before that)"
             )
         return tuple(said)
 

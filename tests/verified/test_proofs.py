@@ -419,7 +419,7 @@ def test_what_is_sent_as_it_is_makes_no_claim_proved():
     assert (server.verdict, server.clear) == ("NOT PROTECTED", ("x of party 0",))
     assert server.scope == (
         "NOT PROTECTED: x of party 0 is sent as it is; nothing beside it (proved, for these "
-        "batches, shapes and this run)"
+        "batches, shapes and this run, given the outputs)"
     )
     assert server.steps
     assert decide(world, {1}).verdict == "PROVED"
