@@ -224,7 +224,10 @@ def judged_by_proof(
     words, dear = [], list[str]()
     for one in found:
         word = _weakest(claim, one, traces, inputs)
-        over = _dearer(claim, one, traces, inputs, promised) if word == "DP" else ""
+        over = ""
+        if claim.strength == "differential" and word in ("PROVED", "DP"):
+            over = _without_noise(claim, one, traces, inputs)
+            over = over or _dearer(claim, one, traces, inputs, promised)
         words.append("NOT PROVED" if over else word)
         dear.append(over)
     evidence = []
@@ -262,7 +265,7 @@ def _with_hypotheses(
             for name in _BOUNDED
             if any(text.startswith(name) for text in used) and (prf or name != "key agreement")
         ]
-    if claim.strength not in ("none", "undetermined"):
+    if claim.strength not in ("none", "undetermined", "differential"):
         told = dict.fromkeys(
             _of_kind(output.name)
             for one in sure
@@ -270,10 +273,9 @@ def _with_hypotheses(
             for output in _told(claim, frozenset(one.coalition), world, inputs)
         )
         names = list(told)[:_MOST_NAMED] + ["others"] * (len(told) > _MOST_NAMED)
-        unnamed = SUMS not in claim.given and claim.strength != "differential"
         if told:
             more.append(f"declared outputs ({', '.join(names)})")
-        elif unnamed and any(one.outputs for one in sure):
+        elif SUMS not in claim.given and any(one.outputs for one in sure):
             more.append("declared outputs")
     return replace(claim, given=(*claim.given, *more)) if more else claim
 
@@ -288,8 +290,23 @@ def _told(claim: Claim, coalition: frozenset[int], world: Trace, inputs: _INPUTS
     return [
         output
         for output in given
-        if output not in sums and claim.asset in assets_in(world, [output], coalition, sums, inputs)
+        if output not in sums
+        and _of_kind(output.name) not in claim.given
+        and claim.asset in assets_in(world, [output], coalition, sums, inputs)
     ]
+
+
+def _without_noise(
+    claim: Claim,
+    whole: Proved,
+    traces: Sequence[tuple[Sequence[Proved], Trace]],
+    inputs: _INPUTS,
+) -> str:
+    """Output that depends on a claim's asset otherwise than through noise; no epsilon bounds it."""
+    for _, world in traces:
+        for output in _told(claim, frozenset(whole.coalition), world, inputs):
+            return f". The output {output.name} depends on {claim.asset} without noise"
+    return ""
 
 
 def _of_kind(name: str) -> str:

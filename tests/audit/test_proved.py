@@ -155,7 +155,12 @@ OUTPUTS = "declared outputs (gradient)"
         (SERVER, "perfect", (SUMS,), (SUMS, "ideal PRF", "ideal encryption")),
         (SERVER, "statistical", (SUMS,), (SUMS, "ideal PRF", "ideal encryption")),
         (SERVER, "computational", (), ("declared outputs (sum, gradient)",)),
-        (SERVER, "differential", (), ("declared outputs (sum, gradient)",)),
+        (
+            SERVER,
+            "perfect",
+            ("sum", "gradient"),
+            ("sum", "gradient", "ideal PRF", "ideal encryption", "declared outputs"),
+        ),
         (SERVER, "none", (), ()),
         (1, "computational", (), (OUTPUTS,)),
         (1, "computational", (SUMS,), (SUMS, OUTPUTS)),  # a gradient is no sum
@@ -205,6 +210,12 @@ def test_releases_that_cost_more_than_is_promised_are_not_proved(promised, verdi
     found = judged_by_proof(claim, [one], [([one], world)], promised=most)
     assert found.verdict == verdict, one.price
     assert ("the claim promises (2, 1e-05)" in found.words) == (promised == 2.0)
+    world.output("mean", world.spec(world.input(0, "more columns", np.ones(2), "real")))
+    for granted, expected in (((), "NOT PROVED"), (("mean",), verdict)):
+        claim = replace(claim, given=granted)
+        found = judged_by_proof(claim, [one], [([one], world)], promised=most)
+        assert found.verdict == expected
+        assert ("mean depends on features without noise" in found.words) == (not granted)
     labels = replace(claim, asset="labels")
     assert judged_by_proof(labels, [one], [([one], world)], promised=most).verdict == "DP"
 

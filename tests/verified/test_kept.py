@@ -57,6 +57,16 @@ def test_a_second_start_judges_only_what_the_first_left(judged, tmp_path):
     assert list(again.traces) == names
 
 
+def test_of_other_coalitions_than_before_nothing_is_taken(tmp_path):
+    """An author who had named fewer coalitions before the stop saw an IndexError."""
+    split, path = Traced("split", {}, 2), tmp_path / "here" / "unfinished.jsonl"
+    whole = prove_protocol(split, fresh=False)
+    first = KeptVerdicts(path, f"1; {split}")
+    first.add(whole.traces["nobody is late"], whole.verdicts[:1])
+    again = prove_protocol(split, fresh=False, kept=verdicts_in(path, split, "1"))
+    assert [one.coalition for one in again.verdicts] == [one.coalition for one in whole.verdicts]
+
+
 def test_of_another_library_or_another_trace_nothing_is_taken(tmp_path):
     path = tmp_path / "unfinished.jsonl"
     verdicts_in(path, TRACED, "1").add("digest", [SOME])

@@ -377,7 +377,8 @@ def prove_protocol(
             if digest != again.digest():
                 where = world.differs(again)
                 world.faults.append(f"{where} is public, and changes with protected inputs")
-            if digest not in found or world.faults:
+            of = [one.coalition for one in found.get(digest, ())]  # others in an earlier start
+            if of != [tuple(sorted(one)) for one in world.coalitions] or world.faults:
                 called = _functions(world)
                 judge = Judge(world, runs=2 if called <= ran else 16, checks=not fresh)
                 ran |= called
