@@ -187,6 +187,44 @@ def _figures_of_each_look_once() -> Iterator[None]:
         yield
 
 
+TRUE_TRANSFERS = (oprf.offer, oprf.choose, oprf.both_seeds)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _transfers_without_curves() -> Iterator[None]:
+    """Base transfers without curves, in a hundredth of the time of half a second a pair.
+
+    `tests/data/alignment/test_base_ot.py` tests the true ones. Tests with `true_transfers` have
+    them, and all processes that tests start.
+    """
+
+    def seeds(session: bytes, bits: Any) -> np.ndarray:
+        told = (hashlib.sha256(session + b"%d %d" % (i, bit)) for i, bit in enumerate(bits))
+        return np.frombuffer(b"".join(one.digest()[:16] for one in told), np.uint8).reshape(-1, 16)
+
+    def offer(count: int) -> tuple[list[Any], np.ndarray]:
+        return [None] * count, np.frombuffer(os.urandom(65 * count), np.uint8).reshape(-1, 65)
+
+    def choose(session: bytes, offered: Any, choices: Any, whose: str) -> Any:
+        given = np.frombuffer(os.urandom(130 * len(choices)), np.uint8)
+        return seeds(session, choices), given.reshape(-1, 130)
+
+    def both_seeds(session: bytes, keys: Any, offered: Any, answers: Any, whose: str) -> Any:
+        return np.stack([seeds(session, [bit] * len(keys)) for bit in (0, 1)])
+
+    with pytest.MonkeyPatch.context() as patch:
+        for function in (offer, choose, both_seeds):
+            patch.setattr(oprf, function.__name__, function)
+        yield
+
+
+@pytest.fixture
+def true_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Base transfers over the curve, as users have them."""
+    for function in TRUE_TRANSFERS:
+        monkeypatch.setattr(oprf, function.__name__, function)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _commands_once() -> Iterator[None]:
     """Make the commands once: a runner of typer makes all of them at each call, in 0.1 s."""
@@ -260,28 +298,3 @@ def own_page(install, tmp_path):
     for name, text in files_of((DOCS / "own-protocol.md").read_text()).items():
         tmp_path.joinpath(name).write_text(text)
     return install(str(tmp_path))
-
-
-@pytest.fixture
-def quick_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Base transfers without curves, in a hundredth of the time, where another thing is tested.
-
-    `tests/data/alignment/test_base_ot.py` tests the true ones.
-    """
-
-    def seeds(session: bytes, bits: Any) -> np.ndarray:
-        told = (hashlib.sha256(session + b"%d %d" % (i, bit)) for i, bit in enumerate(bits))
-        return np.frombuffer(b"".join(one.digest()[:16] for one in told), np.uint8).reshape(-1, 16)
-
-    def offer(count: int) -> tuple[list[Any], np.ndarray]:
-        return [None] * count, np.frombuffer(os.urandom(65 * count), np.uint8).reshape(-1, 65)
-
-    def choose(session: bytes, offered: Any, choices: Any, whose: str) -> Any:
-        given = np.frombuffer(os.urandom(130 * len(choices)), np.uint8)
-        return seeds(session, choices), given.reshape(-1, 130)
-
-    def both_seeds(session: bytes, keys: Any, offered: Any, answers: Any, whose: str) -> Any:
-        return np.stack([seeds(session, [bit] * len(keys)) for bit in (0, 1)])
-
-    for function in (offer, choose, both_seeds):
-        monkeypatch.setattr(oprf, function.__name__, function)

@@ -22,9 +22,6 @@ PEOPLE, OWN = 120, 110  # and how many of them each table has: matching takes a 
 APART = sorted(name for name, cls in find_protocols().items() if cls.apart)
 
 
-pytestmark = pytest.mark.usefixtures("quick_transfers")
-
-
 @pytest.fixture(scope="module")
 def options(tmp_path_factory):
     """Four tables of digits with ids in orders of their own, a text column, and labels apart."""
@@ -60,9 +57,6 @@ def prepared(tables, folder):
     return PublicFacts.of(owners[SERVER].facts)
 
 
-pytestmark = pytest.mark.usefixtures("quick_transfers")
-
-
 @pytest.fixture(scope="module")
 def apart(options, tmp_path_factory):
     folder = tmp_path_factory.mktemp("apart")
@@ -72,9 +66,6 @@ def apart(options, tmp_path_factory):
         n: tables.seen_by(n, facts, None if n is None else folder / str(n))
         for n in (None, SERVER, *range(PARTIES))
     }
-
-
-pytestmark = pytest.mark.usefixtures("quick_transfers")
 
 
 @pytest.fixture(scope="module")

@@ -469,7 +469,6 @@ FOR_LIES = {
 }
 
 
-@pytest.mark.usefixtures("quick_transfers")
 @pytest.mark.parametrize("protocol", find_protocols())
 def test_no_declaration_is_dead(protocol):
     chosen(protocol)

@@ -38,7 +38,6 @@ def scores(outcome):
     return outcome.protocol.scores(outcome.parties, outcome.protocol.data.test)
 
 
-@pytest.mark.usefixtures("quick_transfers")
 @pytest.mark.parametrize("intersection", ["plain", "psi"])
 @pytest.mark.parametrize("client", ["pn", "mlp"])
 def test_one_label_owner_and_one_round_are_split_learning_bit_for_bit(client, intersection):

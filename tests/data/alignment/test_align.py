@@ -6,7 +6,6 @@ from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import DataError
 
-pytestmark = pytest.mark.usefixtures("quick_transfers")
 SETS = {0: ("c", "a", "x", "b"), 1: ("b", "y", "c", "a"), 2: ("z", "a", "b"), 3: ("c", "x", "q")}
 
 

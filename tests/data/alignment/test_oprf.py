@@ -12,8 +12,6 @@ from securevfl.data.alignment import oprf
 from securevfl.errors import RunError
 from securevfl.field import binary
 
-pytestmark = pytest.mark.usefixtures("quick_transfers")
-
 
 def agreed(own, others):
     """R and S after the check, and what R sent."""

@@ -68,6 +68,7 @@ def test_a_row_twice_within_a_set_is_common_to_none():
         assert found == ([[3], [3]] if len(sets[1]) else [[], []])
 
 
+@pytest.mark.usefixtures("true_transfers")
 @pytest.mark.parametrize("collector", [2, SERVER])
 def test_members_agree_with_a_plain_join(collector):
     draw = np.random.default_rng(5)
@@ -83,7 +84,6 @@ def test_members_agree_with_a_plain_join(collector):
 @settings(
     max_examples=9, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@pytest.mark.usefixtures("quick_transfers")
 def test_any_two_sets(seed, common, own, others):
     draw = np.random.default_rng(seed)
     names = [f"{n}" for n in draw.permutation(common + own + others)]
@@ -94,7 +94,6 @@ def test_any_two_sets(seed, common, own, others):
         assert {sets[0][n] for n in parties[0].rows} == both
 
 
-@pytest.mark.usefixtures("quick_transfers")
 def test_no_identifier_is_on_the_wire_and_nothing_is_sent_twice():
     sets = {0: ["Ada Lovelace", "Alan Turing", "42"], 1: ["Alan Turing", "Emmy Noether", "42"]}
     parties, transcript = align(sets, 0, sealed=True)
@@ -112,7 +111,6 @@ def test_no_identifier_is_on_the_wire_and_nothing_is_sent_twice():
     )
 
 
-@pytest.mark.usefixtures("quick_transfers")
 def test_the_order_of_a_table_does_not_show():
     """Values ascend, and the common rows come in their order: neither is that of a table."""
     ids = [f"{n:03}" for n in range(60)]
@@ -136,13 +134,11 @@ def test_the_order_of_a_table_does_not_show():
         ({0: ["a"]}, "two or more"),
     ],
 )
-@pytest.mark.usefixtures("quick_transfers")
 def test_unusable_sets_are_refused(sets, words):
     with pytest.raises(DataError, match=words):
         align(sets, 0)
 
 
-@pytest.mark.usefixtures("quick_transfers")
 def test_sets_beyond_the_parameters_are_refused(monkeypatch):
     monkeypatch.setattr(psi.oprf, "MOST", 2)
     with pytest.raises(DataError, match=r"has 3 identifiers.*for 2 \(2\^24\) at most"):
@@ -162,7 +158,6 @@ def lying(liar: int, kind: str, lie: Any, sets: Any = None) -> Any:
 
 
 @pytest.mark.parametrize(("runs", "fits"), [((b"one", b"one"), True), ((b"one", b"two"), False)])
-@pytest.mark.usefixtures("quick_transfers")
 def test_messages_of_another_run_are_refused(runs, fits):
     """As if a third had passed them on, to answer each of two runs with the other's set."""
     parties = {n: Member(n, [0, 1], ["a"], 0) for n in (0, 1)}
@@ -208,7 +203,6 @@ def flipped(array: np.ndarray) -> np.ndarray:
         (0, "places", lambda true: true.astype(np.int32), r"int32 \(2,\) as places"),
     ],
 )
-@pytest.mark.usefixtures("quick_transfers")
 def test_a_message_that_is_no_member_s_is_refused(liar, kind, lie, words):
     with pytest.raises(RunError, match=words):
         lying(liar, kind, lie)
@@ -224,20 +218,17 @@ def test_a_message_that_is_no_member_s_is_refused(liar, kind, lie, words):
         (lambda true: np.setdiff1d(np.arange(4), true), "without proof"),  # rows it does not have
     ],
 )
-@pytest.mark.usefixtures("quick_transfers")
 def test_a_collector_that_names_other_rows_is_refused(lie, words):
     with pytest.raises(DataError, match=f"the collector, party 0, .*{words}"):
         lying(0, "places", lie)
 
 
 @pytest.mark.parametrize("lie", [lambda true: np.zeros(0), lambda true: np.zeros(2)])
-@pytest.mark.usefixtures("quick_transfers")
 def test_a_hash_of_the_common_rows_that_is_none_is_refused(lie):
     with pytest.raises(DataError, match="party 0 of others, or of another order"):
         lying(0, "rows", lie)
 
 
-@pytest.mark.usefixtures("quick_transfers")
 def test_a_collector_that_tells_members_of_different_rows_is_refused(monkeypatch):
     """Both sets are proved to be its own; member 2 is told of one less."""
     send_parts, digest = psi._Link.send_parts, psi._digest
@@ -277,6 +268,7 @@ def test_a_collector_that_tells_members_of_different_rows_is_refused(monkeypatch
         (1, "choices", lambda true: (4, true[1][:, ::-1]), "party 1"),
     ],
 )
+@pytest.mark.usefixtures("true_transfers")
 def test_bytes_that_are_no_points_are_refused(liar, kind, lie, who):
     with pytest.raises(RunError, match=f"{who} sent bytes that are no point of P-256"):
         lying(liar, kind, lie)
@@ -320,7 +312,6 @@ def resumed(sets: dict[int, list[str]], folder: Any, monkeypatch: Any, stop: int
 SETS = {n: [f"{n + k}" for k in range(6)] for n in (0, 1, 2)} | {9: [f"{k}" for k in range(8)]}
 
 
-@pytest.mark.usefixtures("quick_transfers")
 def test_a_restart_goes_on_from_the_finished_pairs(tmp_path, monkeypatch):
     assert resumed(SETS, tmp_path, monkeypatch, stop=2) == [0, 1, 2]
     assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("*/*.npz")} == {0o600}
@@ -338,7 +329,6 @@ def test_a_restart_goes_on_from_the_finished_pairs(tmp_path, monkeypatch):
         (lambda sets, folder: (folder / "9/psi-1.npz").rename(folder / "9/psi-0.npz"), [0, 1]),
     ],
 )
-@pytest.mark.usefixtures("quick_transfers")
 def test_another_set_or_file_begins_a_pair_anew(tmp_path, monkeypatch, changed, begun):
     sets = {n: list(ids) for n, ids in SETS.items()}
     resumed(sets, tmp_path, monkeypatch)
@@ -346,7 +336,6 @@ def test_another_set_or_file_begins_a_pair_anew(tmp_path, monkeypatch, changed, 
     assert resumed(sets, tmp_path, monkeypatch) == begun
 
 
-@pytest.mark.usefixtures("quick_transfers")
 def test_nothing_is_kept_from_which_a_stopped_pair_could_go_on(tmp_path, monkeypatch):
     """Streams that masked one matrix must mask no other one."""
     resumed(SETS, tmp_path, monkeypatch, stop=0)
