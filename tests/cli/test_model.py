@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import securevfl as svfl
+from securevfl.bench.field import bench_field
 from securevfl.cli import bench, completion, displays, studies, verify
 from securevfl.cli import output as show
 from securevfl.cli import run as start
@@ -124,6 +126,8 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
     monkeypatch.setattr(
         "securevfl.bench.rounds.bench_round", lambda *a, **_: called.append(a) or ((), 0)
     )
+    small = functools.partial(bench_field, repeats=3, largest=64, elements=4096)
+    monkeypatch.setattr("securevfl.bench.field.bench_field", lambda **_: small())
     monkeypatch.setattr(
         "securevfl.runs.from_folder.trace_folder",
         lambda *a, **_: called.append(a) or (pd.DataFrame(), PartyNames()),

@@ -188,7 +188,7 @@ def test_restarts_of_owner_helper_and_server_change_no_loss_of_coded_split(
 
 
 def test_all_say_how_many_rounds_a_budget_of_sums_allowed(tables, tmp_path):
-    options = SHARED | {"rounds": 40, "sum_budget": 0.3}
+    options = SHARED | {"rounds": 40, "sum_budget": 0.3, "security": "semi-honest"}
     meeting = Meeting(
         tmp_path, "coded_split", 4, tables=tables, options=options,
         data={"tables": {"label": "digit", "id_column": "id"}},
