@@ -47,6 +47,12 @@ EARLY = "tests/runs/engines/"
 # What `pytest -m quick` runs at every push, beside tests that are marked so: 90 seconds in all.
 QUICK = ("tests/field/", "tests/engine/", "tests/privacy/", "tests/verified/", "tests/test_")
 LENGTHY = {
+    "tests/engine/carriers/test_hosts.py",
+    "tests/engine/realtime/test_host.py",
+    "tests/field/kernels/test_fifty.py",
+    "tests/field/kernels/test_streaming.py",
+    "tests/field/test_alone.py",
+    "tests/test_extras.py",
     "tests/engine/simulation/test_snapshots.py",
     "tests/engine/simulation/test_crashes.py",
     "tests/field/test_error_correction.py",
