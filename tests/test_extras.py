@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import subprocess
@@ -46,18 +47,31 @@ def tops(node: ast.AST) -> set[str]:
     return {node.module.partition(".")[0]} if whole else set()
 
 
-def test_every_import_of_an_optional_package_is_asked_for_in_its_module_or_package():
-    seen = set()
+def for_types(node: ast.AST) -> bool:
+    """Whether a statement is for who reads types alone."""
+    return isinstance(node, ast.If) and any(
+        "TYPE_CHECKING" in (getattr(inner, "id", ""), getattr(inner, "attr", ""))
+        for inner in ast.walk(node.test)
+    )
+
+
+@functools.cache
+def modules() -> list[tuple[Path, str, set[str], set[str]]]:
+    """Of each file its path, text, and the packages it imports: all, and those that runs import."""
+    found = []
     for path in sorted(ROOT.joinpath("securevfl").rglob("*.py")):
         text = path.read_text()
-        tree = ast.parse(text)
-        checked = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        ]
-        typing = {id(inner) for node in checked for inner in ast.walk(node)}
-        own = {n for x in ast.walk(tree) if id(x) not in typing for n in tops(x)} & set(HIDDEN)
+        nodes = list(ast.walk(ast.parse(text)))
+        typing = {id(inner) for node in nodes if for_types(node) for inner in ast.walk(node)}
+        run = {name for node in nodes if id(node) not in typing for name in tops(node)}
+        found.append((path, text, {name for node in nodes for name in tops(node)}, run))
+    return found
+
+
+def test_every_import_of_an_optional_package_is_asked_for_in_its_module_or_package():
+    seen = set()
+    for path, text, _, run in modules():
+        own = run & set(HIDDEN)
         beside = path.with_name("__init__.py").read_text()
         for name in own:
             extras = [extra for extra, held in OPTIONAL.items() if name in held]
@@ -74,14 +88,13 @@ def test_every_package_that_is_imported_is_required():
     required = {name.replace("-", "_") for name in names(PROJECT["dependencies"])} | {*HIDDEN}
     brought = {"llvmlite", "markupsafe"}  # by numba and jinja2, which cannot do without
     known = required | brought | {"securevfl"} | sys.stdlib_module_names
-    for path in sorted(ROOT.joinpath("securevfl").rglob("*.py")):
+    for path, _, found, _ in modules():
         if "templates" not in path.parts:
-            found = {n for node in ast.walk(ast.parse(path.read_text())) for n in tops(node)}
             assert not found - known, path
 
 
 def test_each_extra_that_is_named_brings_what_is_asked_for():
-    text = "".join(p.read_text() for p in ROOT.joinpath("securevfl").rglob("*.py"))
+    text = "".join(text for _, text, _, _ in modules())
     for words in re.findall(r"\bneeds\(([^)]+)\)", text):
         found = re.findall(r'"([^"]*)"', words)
         if len(found) > 2:
