@@ -11,7 +11,6 @@ from tests.oracles import own_tables
 from tests.oracles.own_tables import order_tells_labels, told_before_training
 
 
-@pytest.mark.usefixtures("true_transfers")
 def test_owners_of_the_library_tell_nothing_of_columns_or_labels():
     assert told_before_training(make("fedvs")) == ""
 
