@@ -9,8 +9,10 @@ learning" (Multi-RoundSecAgg), arXiv 2106.03328.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -39,6 +41,29 @@ class Cohorts:
         """Clients, in order, of the cohorts that are completely in `there`."""
         here = frozenset(there)
         return tuple(sorted(n for group in self.groups if here.issuperset(group) for n in group))
+
+    def spare(self, wanted: int) -> int:
+        """Number of clients that may be absent, whoever they are, if `wanted` are to be whole."""
+        sizes = sorted(map(len, self.groups), reverse=True)
+        return int((sum(sizes) - np.cumsum(sizes) >= wanted).sum())
+
+    def likeliest(self, wanted: int) -> int:
+        """Likeliest number of clients in the first cohorts that have `wanted`, in random order."""
+        small, N, G = min(map(len, self.groups)), sum(map(len, self.groups)), len(self.groups)
+        larger = N - small * G  # cohorts with one client more
+        found: Counter[int] = Counter()
+        chances = {(0, 0): Fraction(1)}  # by smaller and larger cohorts that are here
+        while chances:
+            following: Counter[tuple[int, int]] = Counter()
+            for (a, b), chance in chances.items():
+                if (here := a * small + b * (small + 1)) >= wanted:
+                    found[here] += chance
+                else:
+                    left = G - a - b
+                    following[a + 1, b] += chance * (G - larger - a) / left
+                    following[a, b + 1] += chance * (larger - b) / left
+            chances = {each: chance for each, chance in following.items() if chance}
+        return max(found, key=lambda here: (found[here], -here))
 
     def cut(self, named: Collection[int]) -> tuple[tuple[int, ...], ...]:
         """Cohorts with some clients in `named` and others not."""

@@ -172,8 +172,6 @@ def choice_by_needs(
         raise ConfigurationError(
             f"plan: {cls.name} with these options cannot be planned: what it sends depends on "
             "chance, or has no forecast; leave out timeouts and a release"
-            + f", and give quorum = {needs.parties}"
-            * ("quorum" in cls.Config.model_fields)
         )
     N, owners = needs.parties, len(shape.widths)
     loaded = load_conditions(conditions, parties=owners, batch_rows=outline.batch_rows)

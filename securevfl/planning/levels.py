@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from securevfl.errors import ConfigurationError
@@ -11,7 +12,7 @@ from securevfl.planning.message_bytes import sent_bytes, sent_messages
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import levels_of as levels_of_protocol
 from securevfl.protocols.base.registry import make_config
-from securevfl.protocols.base.schedule import Shape
+from securevfl.protocols.base.schedule import Shape, Stage
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,18 @@ def _level(cls: type[Protocol], shape: Shape, options: dict[str, Any], sealed: b
     if outline is None:
         return Level(name, refused=f"{cls.name}: there is no forecast at this level")
     N, rounds = len(shape.widths) + getattr(config, "helpers", 0), outline.phases[0].rounds
-    sent = sent_bytes(outline, N, sealed=sealed)
+    sent, stages = sent_bytes(outline, N, sealed=sealed), outline.phases[0].stages
     return Level(
         name,
         setup_bytes=sum(sent.setup.values()),
         round_bytes=round(sum(sent.training.values()) / rounds),
         bytes=sum(sent.total.values()),
         messages=sent_messages(outline, N),
-        tolerated=N - max(one.count for one in outline.phases[0].stages if one.activity != "share"),
+        tolerated=min(map(partial(Stage.forgiven, parties=N), filter(_waits, stages))),
     )
+
+
+def _waits(stage: Stage) -> bool:
+    """Whether the server waits in a stage for any clients, to whom delays of training happen."""
+    whole = all(post.first is None for post in stage.posts)
+    return bool(stage.count) and stage.activity != "share" and whole

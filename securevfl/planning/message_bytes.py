@@ -67,7 +67,11 @@ def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> Sent:
             for post in stage.posts:
                 if stage.count == 0:
                     part = post_bytes(post, 0, sealed=sealed)
-                    total[SERVER] += phase.rounds * len(receivers_of(post, SERVER, parties)) * part
+                    total[SERVER] += phase.rounds * _reached(post, parties) * part
+                elif post.first is not None:  # who that is is chance: each as often as others
+                    for n in range(parties):
+                        sent_by = (phase.rounds * post.first + n) // parties
+                        total[n] += sent_by * post_bytes(post, n, sealed=sealed)
                 elif post.senders is None:
                     _count(total, post, range(parties), parties, sealed, phase.rounds)
                 else:
@@ -82,6 +86,8 @@ def sent_messages(outline: Outline, parties: int) -> int:
     """Messages between different parties that a whole run sends."""
 
     def of(post: Post, senders: Sequence[int]) -> int:
+        if post.first is not None:
+            return post.first
         return sum(len(receivers_of(post, n, parties)) for n in senders)
 
     total = parties + sum(of(post, senders_of(post, 0, parties)) for post in outline.setup)
@@ -111,6 +117,12 @@ def _count(
     for n in senders:
         receivers = len(receivers_of(post, n, parties))
         total[n] += rounds * receivers * post_bytes(post, n, sealed=sealed)
+
+
+def _reached(post: Post, parties: int) -> int:
+    """Number of clients to which the server sends a planned message."""
+    every = len(receivers_of(post, SERVER, parties))
+    return every if post.first is None else post.first
 
 
 def senders_of(post: Post, round: int, parties: int) -> Sequence[int]:

@@ -121,6 +121,7 @@ class Timeline:
         self._server_busy = np.zeros(runs)
         self._down_free = np.zeros(shape)
         self._answers = np.zeros(shape, np.int64)  # how often each was among the first
+        self._taken = np.ones(shape, bool)  # whose answers the last stage with groups took
         self.ready, free = self._setup(outline.setup, waits=outline.setup_waits)
         self._drawn: dict[str, np.ndarray] = {}  # delays of the present spells, by activity
         self._heard = np.broadcast_to(self.ready, shape)
@@ -134,10 +135,16 @@ class Timeline:
         nbytes = post_bytes(post, client, sealed=self._sealed)
         return self._conditions.transfer(nbytes, client) / 1e9
 
-    def _received(self, post: Post, to: Sequence[int], sent: np.ndarray) -> np.ndarray:
-        """Arrival times at clients of a message that left the server at `sent`, (runs, to)."""
+    def _received(
+        self, post: Post, to: Sequence[int], sent: np.ndarray, some: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Arrival times at clients of a message that left the server at `sent`, (runs, to).
+
+        `some`, (runs, to), are those to which it is sent; all of them if not given.
+        """
         nbytes = post_bytes(post, SERVER, sealed=self._sealed)
         takes = np.array([self._conditions.download(nbytes, n) / 1e9 for n in to])
+        takes = takes if some is None else takes * some
         if not takes.any():
             return sent
         arrived = np.where(takes > 0, np.maximum(self._down_free[:, to], sent) + takes, sent)
@@ -190,9 +197,11 @@ class Timeline:
             self._server_busy = np.maximum(self._server_busy, self.now) + self._server_work(post)
             each, to = self._seconds(post, SERVER), list(receivers_of(post, SERVER, self._parties))
             start = np.maximum(self._server_busy, self._server_free)
-            sent = start[:, None] + np.arange(1, len(to) + 1) * each
+            some = self._some(post)[:, to]
+            sent = start[:, None] + np.cumsum(some, axis=1) * each
             self._server_free = sent[:, -1]
-            arrivals[:, to] = self._received(post, to, sent)
+            received = self._received(post, to, sent, some)
+            arrivals[:, to] = np.where(some, received, arrivals[:, to])
             self._abort(to, arrivals)
         return arrivals
 
@@ -226,6 +235,10 @@ class Timeline:
         self._abort(range(N), arrivals)
         return arrivals
 
+    def _some(self, post: Post) -> np.ndarray:
+        """Clients that send a post, or get it of the server, (runs, N)."""
+        return np.ones_like(self._taken) if post.first is None else self._taken
+
     def _clients_work(self, post: Post) -> np.ndarray:
         """Modelled seconds of computation at each client for a post, (N,)."""
         counts = np.broadcast_to(np.array(post.operations), self._parties)
@@ -239,21 +252,23 @@ class Timeline:
         """Let clients work and send; the server waits for the required number of the last post."""
         late = self._delay(stage.activity)
         self._busy = np.maximum(self._busy, heard)
-        seconds = np.zeros(self._parties)
+        seconds = np.zeros(self._busy.shape)
+        senders = np.zeros_like(self._taken)  # of the last post
         for post in stage.posts:
             clients = range(self._parties) if post.senders is None else post.senders(self._round)
             work = np.zeros(self._parties)
             work[list(clients)] = self._clients_work(post)[list(clients)]
             if work.any() and seconds.any():  # what was sent before leaves before
                 self._send(self._busy + late, seconds)
-                seconds = np.zeros(self._parties)
-            self._busy = self._busy + work
+                seconds = np.zeros(self._busy.shape)
+            senders = self._some(post)
+            self._busy = self._busy + work * senders
             for n in clients:
                 receivers = len(receivers_of(post, n, self._parties))
-                seconds[n] += receivers * self._seconds(post, n)
+                seconds[:, n] += receivers * self._seconds(post, n) * senders[:, n]
             if post.waited:
                 self._send(self._busy, seconds)
-                seconds = np.zeros(self._parties)
+                seconds = np.zeros(self._busy.shape)
                 ends, busy = self._drained(self._busy), self._busy.copy()
                 for n in clients:
                     to = receivers_of(post, n, self._parties)
@@ -264,14 +279,29 @@ class Timeline:
         if self._conditions.delay_mode != "latency":
             self._busy = leaves
         self._send(leaves, seconds)
-        arrivals = self._drained(leaves)
-        # The server goes on with the count-th arrival, an order statistic; ties go to
-        # lower numbers.
-        first = np.argsort(arrivals, axis=1, kind="stable")[:, : stage.count]
-        self._answers[np.arange(len(first))[:, None], first] += 1
-        self.now = arrivals[np.arange(len(first)), first[:, -1]]
-        self.now = np.maximum(self.now, self._server_busy)
+        arrivals = np.where(senders, self._drained(leaves), np.inf)
+        self.now = np.maximum(self._awaited(stage, arrivals), self._server_busy)
         self._commit()
+
+    def _awaited(self, stage: Stage, arrivals: np.ndarray) -> np.ndarray:
+        """When the server has enough of the arrivals, an order statistic, (runs,)."""
+        runs = np.arange(len(arrivals))
+        if stage.groups:
+            ends = np.stack([arrivals[:, list(one)].max(axis=1) for one in stage.groups], axis=1)
+            order = np.argsort(ends, axis=1, kind="stable")
+            sizes = np.array(list(map(len, stage.groups)))[order]
+            places = (sizes.cumsum(axis=1) < stage.count).sum(axis=1)
+            taken = np.argsort(order, axis=1) <= places[:, None]  # by group
+            for one, here in zip(stage.groups, taken.T, strict=True):
+                self._taken[:, list(one)] = here[:, None]
+            found: np.ndarray = ends[runs, order[runs, places]]
+            return found
+        # Ties go to lower numbers.
+        first = np.argsort(arrivals, axis=1, kind="stable")[:, : stage.count]
+        self._answers[runs[:, None], first] += 1
+        here = np.isfinite(arrivals[runs[:, None], first]).sum(axis=1)
+        last: np.ndarray = arrivals[runs, first[runs, here - 1]]
+        return last
 
     def _delay(self, activity: str | None) -> np.ndarray:
         """Random delays of an activity, (runs, N), drawn where a new spell of delay begins."""
@@ -289,8 +319,7 @@ class Timeline:
     def _send(self, leaves: np.ndarray, seconds: np.ndarray) -> None:
         """Queue messages at the uplinks, sorted by the time at which they leave."""
         self._leaves = np.concatenate([self._leaves, leaves[:, :, None]], axis=2)
-        takes = np.broadcast_to(seconds[None, :, None], (*leaves.shape, 1))
-        self._takes = np.concatenate([self._takes, takes], axis=2)
+        self._takes = np.concatenate([self._takes, seconds[:, :, None]], axis=2)
         order = np.argsort(self._leaves, axis=2, kind="stable")
         self._leaves = np.take_along_axis(self._leaves, order, 2)[:, :, :_LATEST]
         self._takes = np.take_along_axis(self._takes, order, 2)[:, :, :_LATEST]

@@ -1,5 +1,8 @@
 """Clients stand in a sum by whole cohorts, of at least T + 2 clients each."""
 
+import itertools
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,3 +35,17 @@ def test_without_cohorts_anybody_may_be_in_a_sum():
     made = cohorts_of("x", 0, 4, 1)
     assert made.whole((3, 1)) == (1, 3)
     assert made.cut((3, 1)) == ()
+
+
+@pytest.mark.parametrize(("parties", "number"), [(10, 3), (11, 3), (14, 4), (9, 3), (5, 0)])
+def test_the_likeliest_number_that_is_whole_is_that_of_most_orders(parties, number):
+    made = cohorts_of("x", number, parties, 1)
+    sizes = tuple(map(len, made.groups))
+    for wanted in range(1, parties + 1):
+        found, spare = Counter(), parties
+        for order in itertools.permutations(sizes):
+            sums = list(itertools.accumulate(order))
+            found[next(one for one in sums if one >= wanted)] += 1
+            spare = min(spare, sum(parties - one >= wanted for one in sums))
+        assert found[made.likeliest(wanted)] == max(found.values())
+        assert made.spare(wanted) == spare

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from securevfl.engine.party import ANNOUNCE
+from securevfl.field.cohorts import Cohorts
 
 HELPERS_COUNT = "A helper that an owner or the server runs counts with it"
 
@@ -46,7 +47,7 @@ class Needs:
     keys : int
         Number of keys that the parties agree on in setup.
     threshold, results : int
-        R, and the number of results that the server waits for.
+        R, and the results that are enough whoever sends them.
     prime, data_bits, model_bits : int
         p, and fractional bits of data and of models.
     largest, expected, limit : int
@@ -112,6 +113,9 @@ class Post:
         Function from a sender to its receivers among `to`, in order; all of them if not given.
     waited : bool
         Whether its receivers wait for it before they send later messages of the stage.
+    first : int, optional
+        Number of clients that send it, or get it from the server: those whose answers to the last
+        stage with `groups` it took; all of them if not given.
     """
 
     kind: str
@@ -122,6 +126,7 @@ class Post:
     modulus: int | None = None
     receivers: Callable[[int], Sequence[int]] | None = None
     waited: bool = False
+    first: int | None = None
 
 
 @dataclass(frozen=True)
@@ -140,12 +145,20 @@ class Stage:
     fastest_first : bool
         For a stage of the server: whether each client gets one of the messages, clients that were
         most often among the fastest first; otherwise posts are sent in order.
+    groups : tuple of tuple of int
+        Where given, the server waits until whole groups of clients with `count` members have
+        answered, and takes theirs.
     """
 
     posts: tuple[Post, ...]
     activity: str | None = None
     count: int = 0
     fastest_first: bool = False
+    groups: tuple[tuple[int, ...], ...] = ()
+
+    def forgiven(self, parties: int) -> int:
+        """Number of late clients without whom the server goes on, whoever they are."""
+        return Cohorts(self.groups).spare(self.count) if self.groups else parties - self.count
 
 
 @dataclass(frozen=True)

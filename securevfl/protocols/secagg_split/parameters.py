@@ -10,7 +10,7 @@ from pydantic import Field
 from securevfl.engine.wire import message
 from securevfl.errors import PrivacyError
 from securevfl.field import LagrangeCode
-from securevfl.field.cohorts import Cohorts, most_cohorts
+from securevfl.field.cohorts import Cohorts, cohorts_of, most_cohorts
 from securevfl.protocols.base.options import ShareTimeout
 from securevfl.protocols.base.summed_parties import SummedConfig
 
@@ -157,17 +157,21 @@ def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
     return t, quorum
 
 
-def cohort_number(config: SecAggConfig, parties: int, quorum: int) -> int:
-    """Number of cohorts: as configured, or as many as possible if survivors may change."""
+def cohorts_for(config: SecAggConfig, parties: int, quorum: int) -> Cohorts:
+    """Cohorts of N clients: as many as configured, or as possible if survivors may change.
+
+    PrivacyError where they are too many, or none are asked for and the level needs them.
+    """
     if config.cohorts == 0 and config.security == "covert" and quorum < parties:
         raise PrivacyError(
             "secagg_split: security = covert with cohorts = 0 would promise nothing: after a small "
             "gradient the same rows are summed over other survivors. Leave cohorts out, or set "
             f"quorum = {parties}"
         )
-    if config.cohorts is not None:
-        return config.cohorts
-    return most_cohorts(parties, config.privacy) if quorum < parties else 1
+    number = config.cohorts
+    if number is None:
+        number = most_cohorts(parties, config.privacy) if quorum < parties else 1
+    return cohorts_of("secagg_split", number, parties, config.privacy)
 
 
 @dataclass(frozen=True)

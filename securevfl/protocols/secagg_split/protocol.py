@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
-from securevfl.field.cohorts import TOLD_APART, Cohorts, cohorts_of
+from securevfl.field.cohorts import TOLD_APART
 from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
@@ -21,7 +21,7 @@ from securevfl.protocols.secagg_split.covert import FULLER
 from securevfl.protocols.secagg_split.parameters import (
     Parameters,
     SecAggConfig,
-    cohort_number,
+    cohorts_for,
     thresholds,
 )
 from securevfl.protocols.secagg_split.schedule import needs_of, outline_of
@@ -96,7 +96,7 @@ class SecAggSplit(SummedEmbeddings):
             privacy=config.privacy,
             consistency=config.signs,
             covert=config.security == "covert",
-            cohorts=_cohorts(config, data.parties, quorum),
+            cohorts=cohorts_for(config, data.parties, quorum),
         )
         # Who is away takes its cohort along.
         if data.parties - max(map(len, self.public.cohorts.groups)) < quorum:
@@ -106,7 +106,7 @@ class SecAggSplit(SummedEmbeddings):
     def check_parties(cls, config: SecAggConfig, parties: int) -> None:
         """Refuse too few clients for t and the quorum, and a prime without room."""
         super().check_parties(config, parties)
-        _cohorts(config, parties, thresholds(config, parties)[1])
+        cohorts_for(config, parties, thresholds(config, parties)[1])
         if config.prime < 2**16:
             raise ConfigurationError(
                 f"secagg_split: prime = {config.prime} leaves no room for quantised sums; use at "
@@ -115,7 +115,7 @@ class SecAggSplit(SummedEmbeddings):
 
     @classmethod
     def outline(cls, config: SecAggConfig, shape: Shape) -> Outline | None:
-        """Message schedule of a run; None where it is chance who survives."""
+        """Message schedule of a run; None where it is chance who shares."""
         return outline_of(config, shape)
 
     @classmethod
@@ -214,9 +214,3 @@ class SecAggSplit(SummedEmbeddings):
         )
         told = Claim("client", "labels", "none", "dL/dH depends on them")
         return given_sums((*hidden, told), self.released())
-
-
-def _cohorts(config: SecAggConfig, parties: int, quorum: int) -> Cohorts:
-    """Cohorts of N clients, each of T+2 or more."""
-    number = cohort_number(config, parties, quorum)
-    return cohorts_of(SecAggSplit.name, number, parties, config.privacy)

@@ -1,4 +1,4 @@
-"""Planned messages of a run of masked sums in which all clients survive, and its numbers."""
+"""Planned messages of a run of masked sums in which nobody is lost, and its numbers."""
 
 from __future__ import annotations
 
@@ -15,23 +15,33 @@ from securevfl.models.split import Batches
 from securevfl.protocols.base.levels.schedule import WORD, identity_posts, signed_gradient
 from securevfl.protocols.base.schedule import Needs, Outline, Phase, Post, Shape, Stage, hollow
 from securevfl.protocols.secagg_split.covert import Summed
-from securevfl.protocols.secagg_split.parameters import Deal, Opening, SecAggConfig, thresholds
+from securevfl.protocols.secagg_split.parameters import (
+    Deal,
+    Opening,
+    SecAggConfig,
+    cohorts_for,
+    thresholds,
+)
 from securevfl.verified.parties import limb_bits
 from securevfl.verified.trace import KEY_BYTES
 
 
 def outline_of(config: SecAggConfig, shape: Shape) -> Outline | None:
-    """Message schedule of a run; None where it is chance who survives.
+    """Message schedule of a run; None with a timeout, where it is chance who shares.
 
-    That is with a timeout, or a quorum below N. Of other networks than polynomial ones the work is
+    All share, and the cohorts that upload first survive. Where cohorts differ in size, bytes are
+    those of the likeliest number of survivors. Of other networks than polynomial ones the work is
     not known from sizes.
     """
     N = len(shape.widths)
     t, quorum = thresholds(config, N)
     timed = config.share_timeout is not None or config.result_timeout is not None
-    if quorum < N or timed or config.client != "pn" or config.own_client:
+    if timed or config.client != "pn" or config.own_client:
         return None
-    covert, every = config.security == "covert", tuple(range(N))
+    cohorts = cohorts_for(config, N, quorum)
+    S = cohorts.likeliest(quorum)
+    covert, every, some = config.security == "covert", tuple(range(N)), tuple(range(S))
+    first = None if S == N else S
     coded = _batches(config, shape).coded
     samples, h, p = coded * config.segments, config.width, config.prime
     key, signature = bytes(KEY_BYTES), bytes(SIGNATURE)
@@ -47,13 +57,15 @@ def outline_of(config: SecAggConfig, shape: Shape) -> Outline | None:
         "gradient",
         "clients",
         (signed_gradient(hollow((samples, h), np.float32), config),),
-        operations=(samples * h * N * 2,),
+        operations=(samples * h * quorum * (2 + N - quorum),),
+        first=None if covert else first,
     )
-    summed = Post("summed", "clients", (Summed(every, every, 0),))
+    summed = Post("summed", "clients", (Summed(every, some, 0),))
     signed = (
-        Stage((Post("signature", "server", (signature,)),), count=N),
-        Stage((Post("signatures", "clients", (dict.fromkeys(every, signature),)),)),
+        Stage((Post("signature", "server", (signature,), first=first),), count=S),
+        Stage((Post("signatures", "clients", (dict.fromkeys(some, signature),), first=first),)),
     )
+    opening: Any = Opening(dict.fromkeys(some, part), dict.fromkeys(every[S:], part))
     upload = Post(
         "embedding",
         "server",
@@ -71,13 +83,10 @@ def outline_of(config: SecAggConfig, shape: Shape) -> Outline | None:
             count=N,
         ),
         Stage((Post("sharers", "clients", (every,)),)),
-        Stage((upload,), activity="upload", count=N),
-        Stage((Post("survivors", "clients", (every,)),)),
+        Stage((upload,), activity="upload", count=quorum, groups=cohorts.groups),
+        Stage((Post("survivors", "clients", (some,), first=first),)),
         *signed * config.signs,
-        Stage(
-            (Post("opening", "server", (Opening(dict.fromkeys(every, part), {}),), modulus=p),),
-            count=t,
-        ),
+        Stage((Post("opening", "server", (opening,), modulus=p, first=first),), count=t),
         Stage((*[summed] * covert, gradient)),
     )
     phase = Phase(hollow((coded,), np.uint32), stages, config.rounds)
@@ -95,7 +104,7 @@ def needs_of(config: SecAggConfig, shape: Shape) -> Needs:
         parties=N,
         keys=N * (N - 1) // 2,
         threshold=t,
-        results=quorum,
+        results=N - cohorts_for(config, N, quorum).spare(quorum),
         prime=p,
         data_bits=config.bits,
         model_bits=0,
