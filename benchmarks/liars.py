@@ -1,18 +1,22 @@
-"""Counts who is named, in many trials of each lie and in many honest runs.
+"""Counts who is named, and what is gained, in many trials of each lie and in many honest runs.
 
 Lies in a dealing or an upload are tried in the parts in which they live: a dealer, its holders and
-the judge. Lies that need a run are tried in whole runs, as are honest runs with crashes, lost and
-late messages. Counts are added to benchmarks/results/privacy/liars.json as they come.
+the judge ("parts"). Those of `liars_runs` are tried in whole runs, at the level that is to stop
+them ("after") and at the semi-honest one ("before"), as are honest runs with crashes, lost and late
+messages ("honest"). A file gets one line a trial, and a run that was ended goes on with it;
+``--count`` adds them up in benchmarks/results/privacy/liars.json.
 
-    PYTHONPATH=. nice -n 19 python benchmarks/liars.py [--parts 1000] [--runs 20] [words of names]
+    PYTHONPATH=. nice python benchmarks/liars.py FILE.jsonl [--trials 1000] [groups] [--count]
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import gc
 import json
-import math
+import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,49 +25,18 @@ from typing import Any
 import numpy as np
 
 import securevfl.protocols.coded_split.covert as covert
-import tests.active.test_fedvs as fedvs
-import tests.active.test_lies_left as left
-import tests.active.test_secagg_split as secagg
+from benchmarks import liars_runs
+from benchmarks.liars_runs import HONEST_NAMED, LIAR_NAMED, NOBODY, Trial, seed
 from securevfl.active.dealing import Form, fault, repetitions
-from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
-from securevfl.active.uploads import Upload, WrongUpload, encoded, evidence_of, label_of, text_of
-from securevfl.data import load_dataset
-from securevfl.engine.conditions import NONE
-from securevfl.engine.conditions_file import load_conditions
-from securevfl.engine.faults import Chain, Faults, Outage
-from securevfl.engine.network import SERVER
-from securevfl.errors import SecureVFLError
+from securevfl.active.judge import BadDealing, TwoStories, judge
+from securevfl.active.uploads import Upload, WrongUpload, encoded, label_of, text_of
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.testing.runs import simulate
-from securevfl.verified import bare_of
 from tests.active.signing import Signer
-from tests.active.test_coded_split import (
-    STORY,
-    VICTIM,
-    FalseEcho,
-    Forks,
-    ForksLate,
-    LongPath,
-    OffPolynomial,
-    OtherPath,
-    TwoRoots,
-    TwoValues,
-    Unsigned,
-    Withholds,
-    keys_of,
-)
 from tests.active.test_dealing import DEALER, Dealer, changed
-from tests.active.test_uploads import LIAR, Wrong
-from tests.lies.coded_split_holders import Skips
-from tests.lies.coded_split_stage import play
-from tests.lies.lie import Size
-from tests.lies.stage import play as play_fedvs
 
 RESULTS = Path(__file__).parent / "results" / "privacy" / "liars.json"
 P31, P50 = 2**31 - 1, 2**50 - 2**14 + 1
-Trial = Callable[[np.random.Generator, int], str]
-NOBODY, LIAR_NAMED, HONEST_NAMED = "nobody is named", "the liar is named", "an honest one is named"
 
 
 def said(found: Any, liar: int) -> str:
@@ -82,11 +55,11 @@ def dealer_of(constant: bool = False, m: int | None = None, p: int = P50, K: int
     return Dealer(Form(code, (4, 3), m or repetitions(code), constant))
 
 
-def off_polynomial(rng: np.random.Generator, number: int) -> str:
+def off_polynomial(rng: np.random.Generator) -> str:
     """12, 21: shares of some holders are off the polynomial of the others."""
     dealer = DEALERS["plain"]
     places = rng.choice(8, rng.integers(1, 7), replace=False).tolist()
-    shares, proofs = dealer.deal(changed(places), step=number)
+    shares, proofs = dealer.deal(changed(places), step=seed(rng))
     faults = dealer.faults(shares, proofs)
     found = [j for j, why in enumerate(faults) if why]
     if not found:
@@ -95,32 +68,33 @@ def off_polynomial(rng: np.random.Generator, number: int) -> str:
     return said(judge(BadDealing(dealer.form, j, shares[j], proofs[j]), dealer.keys), DEALER)
 
 
-def not_constant(rng: np.random.Generator, number: int) -> str:
+def not_constant(rng: np.random.Generator) -> str:
     """21: a model that differs between data points."""
     dealer = DEALERS["model"]
     data = np.repeat(rng.integers(0, P31, (1, 4, 3)).astype(np.uint64), 2, axis=0)
     data[1, rng.integers(4), rng.integers(3)] += 1
-    shares, proofs = dealer.deal(data=data, step=number)
+    shares, proofs = dealer.deal(data=data, step=seed(rng))
     j = int(rng.integers(8))
     return said(judge(BadDealing(dealer.form, j, shares[j], proofs[j]), dealer.keys), DEALER)
 
 
-def two_dealings(rng: np.random.Generator, number: int) -> str:
+def two_dealings(rng: np.random.Generator) -> str:
     """15, 16, 22: two roots, or two c, of one step and start."""
     dealer = DEALERS["plain"]
-    (_, ones), (_, others) = dealer.deal(step=number), dealer.deal(step=number)
+    step = seed(rng)
+    (_, ones), (_, others) = dealer.deal(step=step), dealer.deal(step=step)
     one, other = rng.integers(8, size=2)
     evidence = TwoStories(ones[one].statement, others[other].statement)
     return said(judge(evidence, dealer.keys), DEALER)
 
 
-def framed(rng: np.random.Generator, number: int) -> str:
+def framed(rng: np.random.Generator) -> str:
     """23: a holder alters its share, its proof, or whose it is, and complains of an honest dealer.
 
     Two statements of one dealing to two holders are tried as two stories, too.
     """
     dealer = DEALERS["plain"]
-    shares, proofs = dealer.deal(step=number)
+    shares, proofs = dealer.deal(step=seed(rng))
     j, other = rng.choice(8, 2, replace=False).tolist()
     own, share = proofs[j], shares[j].copy()
     share.flat[rng.integers(share.size)] ^= 1
@@ -191,7 +165,7 @@ def agreed(rng: np.random.Generator, code: Any, values: np.ndarray, liars: list[
 def wrong_uploads(T: int, lie: Callable[..., None], n: int) -> Trial:
     """24: T liars of n = R + 2T or more."""
 
-    def trial(rng: np.random.Generator, number: int) -> str:
+    def trial(rng: np.random.Generator) -> str:
         liars, verdict = signed_uploads(rng, T, n, lie)
         found = {j for j in range(12) if verdict(j) is not None}
         if found - {*liars}:
@@ -204,105 +178,11 @@ def wrong_uploads(T: int, lie: Callable[..., None], n: int) -> Trial:
 def tiny(m: int) -> Trial:
     """A difference of rank 1 at one holder, p = 31: how often m checks pass."""
 
-    def trial(rng: np.random.Generator, number: int) -> str:
+    def trial(rng: np.random.Generator) -> str:
         dealer = DEALERS[f"tiny {m}"]
-        shares, proofs = dealer.deal(changed([5]), step=number)
+        shares, proofs = dealer.deal(changed([5]), step=seed(rng))
         why = fault(dealer.form, proofs[0].statement.subject, 5, shares[5], proofs[5])
         return "found" if why else "passes"
-
-    return trial
-
-
-# -- whole runs ------------------------------------------------------------------------------------
-
-
-def ran(server: Any = None, liars: Any = None, liar: int = SERVER, **options: Any) -> Trial:
-    """A whole run with a lie, and who is named."""
-
-    def trial(rng: np.random.Generator, number: int) -> str:
-        given = {"security": "covert", "degree": 1, "rounds": 3, "parties": 6, **options}
-        size = Size(rows=8, batch=4, width=2, victims=1)
-        played = play(size, server, liars=liars, seed=number, **given)
-        if isinstance(played.error, LieFoundError):
-            return said(judge(played.error.evidence, keys_of(played)), liar)
-        if given["security"] == "active" and played.error is None and evidence_of(played.server):
-            named = {judge(one, keys_of(played)).party for one in evidence_of(played.server)}
-            corrected = [e.fields["clients"] for e in played.events if e.name == "corrected"]
-            named |= {n for some in corrected for n in some}
-            return HONEST_NAMED if named - {liar} else LIAR_NAMED if named else NOBODY
-        return f"{NOBODY}: {type(played.error).__name__}"
-
-    return trial
-
-
-def of_fedvs(server: Any = None, liars: Any = None, **options: Any) -> Trial:
-    """A whole run of fedvs at the level covert; a server that decodes a second sum notes it."""
-
-    def trial(rng: np.random.Generator, number: int) -> str:
-        given = {"security": "covert", "degree": 1, "rounds": 4, "hidden": 8, **options}
-        size = Size(rows=8, batch=4, width=2, victims=1)
-        played = play_fedvs(size, server, liars=liars, parties=8, seed=number, **given)
-        if isinstance(played.error, LieFoundError):
-            keys = dict(bare_of(played.judge.parties[0].sworn[1]))
-            return said(judge(played.error.evidence, keys), SERVER)
-        if getattr(played.server, "found", {}):
-            return "a second sum"
-        return f"{NOBODY}: {type(played.error).__name__}"
-
-    return trial
-
-
-def of_secagg(server: Any, **options: Any) -> Trial:
-    """A whole run of secagg_split at the level covert, whose server sums rows twice."""
-
-    def trial(rng: np.random.Generator, number: int) -> str:
-        parties, _, error = secagg.run(server, width=1, batch=4, seed=number, **options)
-        if parties[SERVER].found.get(2) is not None:
-            return "a second sum"
-        if isinstance(error, LieFoundError):
-            return said(judge(error.evidence, dict(bare_of(parties[0].sworn[1]))), SERVER)
-        return f"{NOBODY}: no second sum"
-
-    return trial
-
-
-LATE = load_conditions("paper", parties=6, batch_rows=10)
-DIGITS = load_dataset("digits", parties=6).subset(40, 10)
-
-
-def honest(method: str, level: str, **given: Any) -> Trial:
-    """An honest run in which parties crash, and messages are lost or late."""
-
-    def trial(rng: np.random.Generator, number: int) -> str:
-        kind = number % 4
-        some: tuple[Outage, ...] = ()
-        chains = {}
-        if kind in (0, 3):
-            first = int(rng.integers(1, 6))
-            whom = int(rng.choice([SERVER, *range(6)]))
-            some = (Outage(whom, rounds=(first, first + int(rng.integers(1, 5)))),)
-        if kind == 1:
-            chains = {"link": Chain(float(rng.uniform(0.02, 0.15)), 0.8)}
-        if kind == 2:
-            chains = {"client": Chain(float(rng.uniform(0.02, 0.15)), 0.5)}
-        if kind == 3:
-            pair = tuple(int(one) for one in rng.choice(6, 2, replace=False))
-            some = (*some, Outage(pair, rounds=(2, 8)))
-        faults = Faults(chains, outages=some, first=2) if chains else Faults(outages=some)
-        options = {"rounds": 7, "batch": 10, "width": 2, "hidden": 3}
-        options |= {"security": level, **given}
-        conditions = LATE if number % 2 else NONE
-        try:
-            found = simulate(
-                method, DIGITS, faults=faults, seed=number, conditions=conditions, **options
-            )
-        except LieFoundError:
-            return HONEST_NAMED
-        except SecureVFLError as error:
-            return f"{NOBODY}: {type(error).__name__}"
-        if any(event.name == "corrected" for event in found.events):
-            return HONEST_NAMED
-        return f"{NOBODY}: all steps" if len(found.losses) == 7 else f"{NOBODY}: fewer steps"
 
     return trial
 
@@ -313,10 +193,6 @@ DEALERS = {
     "tiny 1": dealer_of(m=1, p=31),
     "tiny 2": dealer_of(m=2, p=31),
 }
-ASKED = {"degree": 1, "sum_budget": 0.0}
-CODED = {**ASKED, "ask_timeout": 1.5}
-PATIENT = {"share_timeout": 5.0, "result_timeout": 5.0, "max_attempts": 30}
-SHARED = {**PATIENT, **ASKED, "share_timeout": 1.0, "result_timeout": 1.0}
 SIGNERS = [Signer(bytes([j + 1]) * 32) for j in range(12)]
 PARTS: dict[str, Trial] = {
     "12, 21: shares off the polynomial": off_polynomial,
@@ -331,71 +207,79 @@ PARTS: dict[str, Trial] = {
     "soundness at p = 31, m = 1": tiny(1),
     "soundness at p = 31, m = 2": tiny(2),
 }
-RUNS: dict[str, Trial] = {
-    "1: a run with two sets of sharers": of_fedvs(fedvs.TwoSums, cohorts=0),
-    "3: a run with two gradients": of_fedvs(fedvs.TwoGradients, cohorts=0),
-    "8: a run with a false history": of_fedvs(liars={fedvs.VICTIM: fedvs.FalseHistory}, cohorts=0),
-    "fedvs: a run with a first gradient for one": of_fedvs(fedvs.FirstToOne, **SHARED, cohorts=0),
-    "5: a run with sharers that cut a cohort": of_fedvs(left.Triples, **left.COHORTS),
-    "7: a run with a resume that is claimed": of_fedvs(left.NextLife, **left.COHORTS),
-    "9: a run with a gradient that never came": of_fedvs(
-        liars={fedvs.VICTIM: left.NeverHeard}, result_timeout=3.0
-    ),
-    "fedvs: a run with a step over other sharers": of_fedvs(left.OtherSharers, **left.COHORTS),
-    "secagg_split: a run with a step over other sharers": of_secagg(secagg.NamesFewer),
-    "10: a run with the same rows less a cohort": of_secagg(secagg.Lies),
-    "10: the same, after zeros": of_secagg(secagg.ZeroGradient),
-    "10: a run of secagg_split with two gradients": of_secagg(secagg.TwoGradients),
-    "12: a run with a step off the polynomial": ran(OffPolynomial),
-    "15: a run with two stories": ran(Forks, rounds=STORY + 3, parties=8),
-    "20: a run with two last steps": ran(ForksLate, secure=True, parties=8),
-    "22: a run with two roots of an owner": ran(liars={1: TwoRoots}, liar=1),
-    "16: a run with one root and two c": ran(TwoValues, rounds=STORY + 3),
-    "17: a run with a path to another root": ran(OtherPath),
-    "17: a run with a longer path": ran(LongPath),
-    "18: a run with a step that is not signed": ran(Unsigned),
-    "19: a run with a step that is withheld": ran(Withholds),
-    "23: a run with a false echo": ran(liars={VICTIM: FalseEcho}, liar=VICTIM),
-    "24: a run with a skipped step": ran(
-        *(None, {LIAR: Skips}, LIAR), security="active", tolerate_corrupt=1
-    ),
-    "24: a run with a wrong upload a round": ran(
-        *(None, {LIAR: Wrong}, LIAR), security="active", tolerate_corrupt=1
-    ),
-    "25: honest runs of coded_split, covert": honest("coded_split", "covert", **CODED),
-    "25: honest runs of coded_split, active": honest("coded_split", "active", **CODED),
-    "25: honest runs of fedvs, covert": honest("fedvs", "covert", **SHARED),
-    "25: honest runs of fedvs, active": honest("fedvs", "active", **SHARED),
-    "25: honest runs of secagg_split, covert": honest("secagg_split", "covert", **PATIENT),
+TRIALS: dict[str, dict[str, Trial]] = {
+    "parts": PARTS,
+    "after": liars_runs.AFTER,
+    "before": liars_runs.BEFORE,
+    "honest": liars_runs.HONEST,
 }
+SELDOM = 4  # trials of the others for one honest run, which costs the most
+
+
+def number_of(known: Counter[tuple[str, str]], group: str, name: str) -> int:
+    """So many trials of it are there, as they are compared with those of others."""
+    return known[group, name] * (SELDOM if group == "honest" else 1)
+
+
+def try_all(path: Path, wanted: int, words: list[str]) -> None:
+    """Add a line a trial to a file, always of what was tried least, until all have so many."""
+    known: Counter[tuple[str, str]] = Counter()
+    for line in path.read_text().splitlines() if path.exists() else ():
+        one = json.loads(line)
+        known[one["group"], one["name"]] += 1
+    whole = ["after", "before", "honest"]
+    every = [(group, name) for group in (words or whole) for name in TRIALS[group]]
+    gc.freeze()
+    with path.open("a") as lines:
+        while (least := min(every, key=lambda it: number_of(known, *it))) and (
+            number_of(known, *least) < wanted
+        ):
+            group, name = least
+            number = known[least]
+            rng = np.random.default_rng([zlib.crc32(f"{group} {name}".encode()), number])
+            begin = time.process_time()
+            outcome = TRIALS[group][name](rng)
+            took = round(time.process_time() - begin, 3)
+            line = {"group": group, "name": name, "number": number, "outcome": outcome, "cpu": took}
+            lines.write(json.dumps(line) + "\n")
+            lines.flush()
+            known[least] += 1
+
+
+def count(path: Path) -> None:
+    """Write how often each outcome was seen in the trials of which there are as many of all lies.
+
+    Of an error that ended a run its kind alone is kept.
+    """
+    trials = [json.loads(line) for line in path.read_text().splitlines()]
+    tried = Counter((one["group"], one["name"]) for one in trials if one["group"] != "honest")
+    counts: dict[str, dict[str, Counter[str]]] = {}
+    for one in trials:
+        if one["group"] == "honest" or one["number"] < min(tried.values()):
+            outcome = ": ".join(one["outcome"].split(": ")[:2])
+            named = counts.setdefault(one["group"], {}).setdefault(one["name"], Counter())
+            named[outcome] += 1
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found |= {
+        group: {name: dict(sorted(each.items())) for name, each in names.items()}
+        for group, names in counts.items()
+    }
+    RESULTS.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
 
 
 def main() -> None:
-    """Carry out trials, and add their counts: always of the lie that was tried least."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("words", nargs="*")
-    parser.add_argument("--parts", type=int, default=1000, help="trials of each in all")
-    parser.add_argument("--runs", type=int, default=20, help="the same, in whole runs")
+    """Carry out trials, or count them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, help="one line a trial, to which trials are added")
+    parser.add_argument("groups", nargs="*", help=f"some of {', '.join(TRIALS)}")
+    parser.add_argument("--trials", type=int, default=1000, help="so many of each in all")
+    parser.add_argument("--count", action="store_true", help="count them, and try none")
     given = parser.parse_args()
-    covert.STORY = STORY
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    wanted = {name: (trial, given.parts) for name, trial in PARTS.items()}
-    wanted |= {name: (trial, given.runs) for name, trial in RUNS.items()}
-    words = given.words or [""]
-    counts = {n: sum(known.get(n, {}).values()) for n in wanted if any(w in n for w in words)}
-    while counts := {n: done for n, done in counts.items() if done < wanted[n][1]}:
-        name = min(counts, key=lambda n: counts[n])
-        number = counts[name]
-        found = Counter(known.get(name, {}))
-        found[wanted[name][0](np.random.default_rng(number), number)] += 1
-        known[name], counts[name] = dict(sorted(found.items())), number + 1
-        RESULTS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-    for m in (1, 2):
-        rates = known.get(f"soundness at p = 31, m = {m}")
-        if rates:
-            trials, stated = sum(rates.values()), ((2 * 31 - 1) / 31**2) ** m
-            spread = 5 * math.sqrt(stated * (1 - stated) / trials)
-            print(f"m = {m}: {rates.get('passes', 0) / trials:.5f}, stated {stated:.5f}", spread)
+    covert.STORY = liars_runs.STORY
+    if given.count:
+        count(given.file)
+    else:
+        try_all(given.file, given.trials, given.groups)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ class Lies(Server):
     judge: object
     found: dict
     step: ClassVar[int] = 2
+    victim: ClassVar[int] = VICTIM
 
     def proofs_of(self, step):
         made = super().proofs_of(step)
@@ -91,14 +92,17 @@ class Lies(Server):
 
 
 class OffPolynomial(Server):
-    """Deals one holder a share of the second step that is off the polynomial."""
+    """Deals one holder a share of a step that is off the polynomial."""
+
+    step: ClassVar[int] = 2
+    victim: ClassVar[int] = VICTIM
 
     def dealt(self, step):
         made = super().dealt(step)
-        if step != 2:
+        if step != self.step:
             return made
         shares = [
-            moved(one, self.field) if j == VICTIM else one for j, one in enumerate(made.shares)
+            moved(one, self.field) if j == self.victim else one for j, one in enumerate(made.shares)
         ]
         return dataclasses.replace(made, shares=shares)
 
@@ -147,15 +151,19 @@ class Forks(Server):
     restarts: ClassVar[bool] = False
     story: tuple = ()  # the second one: its start, and its chain
 
+    told_first: ClassVar[tuple[int, ...] | None] = None  # who is told the first one
+
     @property
     def half(self):
-        return [*self.peers][: len(self.peers) // 2]
+        return self.told_first or [*self.peers][: len(self.peers) // 2]
 
     async def sums(self):
         if self.steps < self.first:
             return await super().sums()
         R = self.public.results_needed
-        uploads = await self.collect("embedding", senders=self.half, count=R, timeout=20.0)
+        half = self.half
+        how = {"senders": half, "count": min(R, len(half)), "timeout": 20.0}
+        uploads = await self.collect("embedding", **how)
         if len(uploads) < R:
             raise RunError("nobody uploads")
         self.found["forked"] = self.found.get("forked", 0) + 1
@@ -232,7 +240,7 @@ class TwoValues(Lies):
     chain_told: object = None
 
     def lie(self, j, parts):
-        if j != VICTIM:
+        if j != self.victim:
             return parts
         values = parts[1]
         if self.chain_told is None:
@@ -308,7 +316,7 @@ class Unsigned(Lies):
     """No valid signature."""
 
     def lie(self, j, parts):
-        return (*parts[:-1], self.sign(self.key("other"), _nothing)) if j == VICTIM else parts
+        return (*parts[:-1], self.sign(self.key("other"), _nothing)) if j == self.victim else parts
 
 
 def _nothing():
@@ -332,14 +340,16 @@ def test_a_path_to_another_root_names_the_server():
 
 
 class Withholds(Server):
-    """Never deals one holder the second step, also where that asks for it."""
+    """Never deals one holder a step, also where that asks for it."""
 
     judge: object
     found: dict
+    step: ClassVar[int] = 2
+    victim: ClassVar[int] = VICTIM
 
     def send(self, to, kind, payload, **how):
-        withheld = kind == "missed" or (kind == "deal" and self.steps == 2)
-        if to != VICTIM or self.steps < 2 or not withheld:
+        withheld = kind == "missed" or (kind == "deal" and self.steps == self.step)
+        if to != self.victim or self.steps < self.step or not withheld:
             super().send(to, kind, payload, **how)
 
 
@@ -357,6 +367,8 @@ def test_a_holder_from_which_a_step_is_withheld_uploads_nothing_and_names_nobody
 class Dealer(Owner):
     """An owner; what it deals is changed by its class."""
 
+    victim: ClassVar[int] = VICTIM
+
 
 def wrong(monkeypatch, kind):
     """One share that a `Dealer` makes of data or a model is moved before it is committed to."""
@@ -365,10 +377,11 @@ def wrong(monkeypatch, kind):
 
     def encoded(owner, code, value, **how):
         made = honest(owner, code, value, **how)
-        if type(owner) is not Dealer or len(made[0].shape) < 2:
+        if not isinstance(owner, Dealer) or len(made[0].shape) < 2:
             return made
         return [
-            moved(made[j], code.field, 1) if j == VICTIM else made[j] for j in range(code.parties)
+            moved(made[j], code.field, owner.index) if j == owner.victim else made[j]
+            for j in range(code.parties)
         ]
 
     monkeypatch.setattr(proved_shares, name, encoded)

@@ -61,6 +61,7 @@ class TwoStoriesTold(Server):
     judge: object
     found: dict
     lied_to: ClassVar[tuple[int, ...]] = (VICTIM,)
+    victim: ClassVar[int] = VICTIM
     round_of_lie: ClassVar[int] = 2
     others: tuple = ()  # the second story
 
@@ -110,7 +111,7 @@ class TwoSums(TwoStoriesTold):
     lied_to: ClassVar[tuple[int, ...]] = tuple(range(N // 2, N))
 
     def another(self, attempt, gradient):
-        less = tuple(n for n in attempt.sharers if n != VICTIM)
+        less = tuple(n for n in attempt.sharers if n != self.victim)
         return Attempt(less, attempt.life, attempt.harmless, attempt.stepped), gradient
 
 
@@ -134,9 +135,10 @@ class FirstToOne(Server):
 
     judge: object
     found: dict
+    victim: ClassVar[int] = VICTIM
 
     def broadcast(self, kind, payload, to=None):
-        super().broadcast(kind, payload, [VICTIM] if kind == "gradient" else to)
+        super().broadcast(kind, payload, [self.victim] if kind == "gradient" else to)
 
     def send(self, to, kind, payload, **how):
         super().send(to, kind, ([], [], [], []) if kind == "missed" else payload, **how)
@@ -170,6 +172,25 @@ def test_two_stories_that_decode_have_an_honest_client_in_common(parties, K, T):
 class Dealer(Client):
     """Deals one client a share that is not on the polynomial of the others."""
 
+    victim: ClassVar[int] = 2
+
+
+def off_polynomial(monkeypatch, kind):
+    """What a `Dealer` deals of data, or of a model, is moved before it is committed to."""
+    modules = [one for one in (proved_shares, algorithm, history) if hasattr(one, kind)]
+    honest = getattr(proved_shares, kind)
+
+    def moved(owner, code, value, **how):
+        made = honest(owner, code, value, **how)
+        if not isinstance(owner, Dealer) or len(made[0].shape) < 2:
+            return made
+        shares = [made[j] for j in range(code.parties)]
+        more = public_element(np.ones(shares[0].shape, code.field.dtype), code.field, None)
+        return [one + more if j == owner.victim else one for j, one in enumerate(shares)]
+
+    for module in modules:
+        monkeypatch.setattr(module, kind, moved)
+
 
 @pytest.mark.parametrize(
     ("kind", "security"),
@@ -184,19 +205,7 @@ def test_who_deals_off_the_polynomial_is_named_and_before_it_was_the_receiver(
     monkeypatch, kind, security
 ):
     """Of data at covert, of models at active."""
-    modules = [one for one in (proved_shares, algorithm, history) if hasattr(one, kind)]
-    honest = getattr(proved_shares, kind)
-
-    def moved(owner, code, value, **how):
-        made = honest(owner, code, value, **how)
-        if type(owner) is not Dealer or len(made[0].shape) < 2:
-            return made
-        shares = [made[j] for j in range(code.parties)]
-        more = public_element(np.ones(shares[0].shape, code.field.dtype), code.field, None)
-        return [one + more if j == 2 else one for j, one in enumerate(shares)]
-
-    for module in modules:
-        monkeypatch.setattr(module, kind, moved)
+    off_polynomial(monkeypatch, kind)
     played = run(liars={1: Dealer}, tolerate_corrupt=1, security=security, rounds=2)
     blamed = [e.fields["clients"] for e in played.events if e.name == "corrected"]
     if (kind, security) in (("encoded", "covert"), ("encoded_constant", "active")):

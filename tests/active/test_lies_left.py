@@ -69,8 +69,10 @@ class Told(LyingServer):
 class Triples(Told):
     """5: names all but one client of a cohort, another one in each round."""
 
+    whole: ClassVar[tuple[int, ...]] = OTHER
+
     async def lie(self):
-        for left_out in OTHER:
+        for left_out in self.whole:
             await self.ask(self.rows(), self.all_but(left_out))
             self.gradient(0.0)
 
@@ -85,6 +87,8 @@ def test_sharers_that_cut_a_cohort_get_no_upload(security):
 class LessACohort(Told):
     """6: a gradient that moves models by some 2^-22, then the same rows less one cohort."""
 
+    again: ClassVar[tuple[int, ...]] = ONE  # whose sum is asked for the second time
+
     def between(self):
         lr = self.public.config.client_lr or self.public.config.lr
         self.gradient(2.0**-22 / lr * 1e-8)  # Adam steps by lr g / (|g| + 1e-8)
@@ -94,10 +98,10 @@ class LessACohort(Told):
         batch = self.rows()
         every = {n: self.judge.embedding(n, batch) for n in self.peers}
         first = self.sums(await self.ask(batch))
-        second = self.sums(await self.ask(batch, ONE, **self.between()))
+        second = self.sums(await self.ask(batch, self.again, **self.between()))
         if second is not None:
             left = first - second
-            self.found["cohort"] = relative(left, sum(every[n] for n in OTHER))
+            self.found["cohort"] = relative(left, sum(every[n] for n in self.all_but(*self.again)))
             self.found["one"] = min(relative(left, one) for one in every.values())
 
 

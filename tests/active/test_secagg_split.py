@@ -18,6 +18,7 @@ from securevfl.protocols.secagg_split.algorithm import Client, Server
 from securevfl.runs.assembly import rules_of
 from securevfl.testing.runs import make, simulate
 from securevfl.verified import Secret, bare_of
+from securevfl.verified.values import public_element
 from tests.lies.running import carry_out
 from tests.protocols.joint import data, slow
 
@@ -32,6 +33,7 @@ class Lies(Server):
 
     found: dict
     whom: ClassVar[tuple[tuple[int, ...], ...]] = (ALL, FIRST)
+    victim: ClassVar[int] = VICTIM
     waits = 0.0  # seconds, in which clients crash
 
     async def run(self):
@@ -172,8 +174,8 @@ class TwoGradients(Lies):
 
     def between(self):
         before, send = self.story, Server.broadcast
-        rest = [n for n in self.peers if n != VICTIM]
-        for value, to in ((1.0, [VICTIM]), (0.0, rest)):
+        rest = [n for n in self.peers if n != self.victim]
+        for value, to in ((1.0, [self.victim]), (0.0, rest)):
             self.story = before
             self.broadcast = lambda kind, payload, _=None, to=to: send(self, kind, payload, to)
             self.gradient(value)
@@ -235,7 +237,7 @@ class OtherRows(Lies):
         self.engine.enter_round(self, round)
         other = self.batches.draw(2)
         for n in self.peers:
-            self.send(n, ANNOUNCE, other if n == VICTIM else payload)
+            self.send(n, ANNOUNCE, other if n == self.victim else payload)
 
 
 def test_masks_of_clients_that_were_told_other_rows_do_not_cancel():
@@ -270,6 +272,25 @@ def test_a_client_that_shows_a_false_history_names_nobody():
     _, _, error = run(None, {VICTIM: FalseHistory})
     assert type(error) is RunError
     assert f"and {VICTIM}: one of both errs" in str(error)
+
+
+class Adds(Client):
+    """Adds what it likes to its masked embedding."""
+
+    def masked(self, *given):
+        made = super().masked(*given)
+        return made + public_element(np.ones(made.shape, self.field.dtype), self.field, None)
+
+
+def test_a_wrong_upload_is_right_of_another_embedding_so_nobody_can_tell():
+    """Why there is no level active: what it adds is in the sum, as if its data were others."""
+    first = type("One", (Lies,), {"whom": (ALL,)})
+    parties, events, error = run(first, {VICTIM: Adds})
+    server, field = parties[SERVER], parties[SERVER].field
+    truth = functools.reduce(field.add, server.truth.values())
+    assert (field.subtract(server.found[1], truth) == 1).all()
+    assert error is None
+    assert not any(e.name == "refused" for e in events)
 
 
 # -- honest runs -----------------------------------------------------------------------------------

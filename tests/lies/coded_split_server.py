@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from securevfl.verified.values import public_element
 from tests.audit.attacks.off_polynomial import rows_from_products
 from tests.lies.coded_split_stage import VICTIM, LyingServer, play
 from tests.lies.lie import Finding, Lie, Outcome, Size
+from tests.lies.running import Played
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
 
 MOVED = (5, VICTIM)  # holders whose shares lie off the polynomial
 HELPS = 2  # the holder that colludes
@@ -36,27 +40,29 @@ class OffPolynomial(LyingServer):
     In round r + 1 a holder's upload is off by F(alpha_j) F_B(alpha_j)^T times all that was added.
     """
 
+    to: ClassVar[tuple[int, ...]] = MOVED
+
     async def run(self) -> None:
         """Batches have all rows, so that a few rounds give all inner products."""
         field, h = self.public.field, self.public.config.width
         order = self.public.batches["train"].draw(1)
         M = len(order)
-        self.found["moved"] = MOVED
-        products = {j: np.zeros((M, M), field.dtype) for j in MOVED}
+        self.found["moved"] = self.to
+        products = {j: np.zeros((M, M), field.dtype) for j in self.to}
         added = np.zeros((M, h), np.int64)
         for number in range(-(-M // h) + 1):
             rows = self.public.batches["train"].draw(number + 1)
             uploads = await self.uploads(number + 1)
             if number:
-                for j in MOVED:
+                for j in self.to:
                     self.read(products[j], uploads, rows, j, (number - 1) * h)
-            self.train_on({j: y for j, y in uploads.items() if j not in MOVED})
+            self.train_on({j: y for j, y in uploads.items() if j not in self.to})
             self.deal()
             back = np.argsort(self.public.batches["train"].draw(number + 1))
             unit = units((M, h), number * h, np.int64)  # by row number
             shares = self.shares()
             own = (unit - added)[np.argsort(back)]  # what was added before is taken back
-            for j in MOVED:
+            for j in self.to:
                 moved = field.add(shares[j], field.reduce(own))
                 self.send(j, "deal", (self.digest_of(self.steps), moved), round=self.steps)
             added = unit
@@ -68,7 +74,7 @@ class OffPolynomial(LyingServer):
         shares = self.shares()
         seed = self.dealt(self.steps).seeds[0]
         self.send(0, "seed", (self.digest_of(self.steps), seed), round=self.steps)
-        self.hand_out({j: s for j, s in enumerate(shares) if j not in MOVED}, self.steps)
+        self.hand_out({j: s for j, s in enumerate(shares) if j not in self.to}, self.steps)
 
     def read(
         self, into: np.ndarray, uploads: dict[int, np.ndarray], rows: np.ndarray, j: int, at: int
@@ -79,17 +85,25 @@ class OffPolynomial(LyingServer):
         into[rows, at : at + width] = off[:, :width]
 
 
+def products_read(
+    data: VerticalDataset, size: Size, server: type[OffPolynomial], **options: Any
+) -> tuple[float, Played]:
+    """Share of the inner products of the last such holder's shares, of all rows, that is read."""
+    rows = data.rows
+    given = {"batch": rows, "degree": 1, "rounds": -(-rows // size.width) + 2, **options}
+    played = play(size, server, data=data, parties=data.parties, **given)
+    field, products = played.server.public.field, played.found["products"]
+    F = played.judge.shares(server.to[-1])
+    truth = field.matmul(F, np.ascontiguousarray(F.T))
+    return float((products[server.to[-1]] == truth).mean()), played
+
+
 def off_polynomial(size: Size, *, helped: bool) -> Finding:
     """Inner products of a holder's shares that are read, or with a colluder everybody's rows."""
     data = load_dataset("breast-cancer", parties=10).subset(SMALL_DATA, 20)
-    rounds = -(-SMALL_DATA // size.width) + 2
-    options: dict[str, Any] = {"batch": SMALL_DATA, "degree": 1, "rounds": rounds}
-    played = play(size, OffPolynomial, data=data, **options)
+    read, played = products_read(data, size, OffPolynomial)
     field, judge, products = played.server.public.field, played.judge, played.found["products"]
     if not helped:
-        F = judge.shares(VICTIM)
-        truth = field.matmul(F, np.ascontiguousarray(F.T))
-        read = float((products[VICTIM] == truth).mean())
         quantity = "share of inner products of one holder's data shares that is read"
         return Finding(quantity, read, 0.0, played.noticed())
     code = played.server.public.code

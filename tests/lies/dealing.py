@@ -18,13 +18,14 @@ class Inconsistent(KeyParticipant):
     """Shares something that lies on no polynomial of the degree."""
 
     kind: ClassVar[str] = ""
+    framed: ClassVar[int] = FRAMED
     public: Any
 
     def share(self, kind: str, shares: Any) -> None:
         """One share is random."""
         if kind == self.kind:
             shares = [bare_of(shares[n]) for n in self.peers]
-            shares[FRAMED] = self.public.field.random(shares[FRAMED].shape)
+            shares[self.framed] = self.public.field.random(shares[self.framed].shape)
         super().share(kind, shares)
 
 

@@ -26,6 +26,7 @@ class SecondSum(LyingServer):
     """Has rows summed over all clients, and again without the victim."""
 
     words: ClassVar[Mapping[str, Any]] = {}
+    victim: ClassVar[int] = VICTIM
     outside: ClassVar[tuple[int, ...]] = ()  # clients that stand in neither sum
 
     async def run(self) -> None:
@@ -33,9 +34,9 @@ class SecondSum(LyingServer):
         batch = self.rows()
         first = self.sums(await self.ask(batch, self.all_but(*self.outside)))
         assert first is not None
-        truth = self.judge.embedding(VICTIM, batch)
+        truth = self.judge.embedding(self.victim, batch)
         await self.between()
-        less = self.all_but(VICTIM, *self.outside)
+        less = self.all_but(self.victim, *self.outside)
         second = self.sums(await self.ask(self.again(batch), less, **self.words))
         terms = len(self.peers) - len(self.outside)
         self.found["guess"] = relative(first / terms, truth)
@@ -135,6 +136,8 @@ class RoundTwice(LyingServer):
 class TwoSharers(LyingServer):
     """Names all sharers to one half of the clients, and all but the victim to the other half."""
 
+    victim: ClassVar[int] = VICTIM
+
     async def run(self) -> None:
         """Decode each half by itself."""
         batch = self.batch = self.rows()
@@ -143,10 +146,10 @@ class TwoSharers(LyingServer):
         half = len(self.peers) // 2
         one, two = tuple(self.peers)[:half], tuple(self.peers)[half:]
         self.broadcast("attempt", self.named(), to=one)
-        self.broadcast("attempt", self.named(self.all_but(VICTIM)), to=two)
+        self.broadcast("attempt", self.named(self.all_but(self.victim)), to=two)
         uploads = await self.uploads()
         sums = [self.sums({n: uploads[n] for n in side if n in uploads}) for side in (one, two)]
-        truth = self.judge.embedding(VICTIM, batch)
+        truth = self.judge.embedding(self.victim, batch)
         if sums[0] is not None:
             self.found["guess"] = relative(sums[0] / len(self.peers), truth)
             if sums[1] is not None:

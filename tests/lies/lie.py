@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -33,10 +34,15 @@ class Size:
 
     def data(self, parties: int) -> VerticalDataset:
         """Digits, the pixels dealt to so many parties."""
-        from securevfl.data import load_dataset
+        return _digits(self.rows, parties)
 
-        data: VerticalDataset = load_dataset("digits", parties=8)
-        return data.subset(self.rows, 20).with_parties(parties)
+
+@functools.cache
+def _digits(rows: int, parties: int) -> VerticalDataset:
+    from securevfl.data import load_dataset
+
+    data: VerticalDataset = load_dataset("digits", parties=8)
+    return data.subset(rows, 20).with_parties(parties)
 
 
 SMALL = Size(rows=96, batch=32, width=32, victims=2)
