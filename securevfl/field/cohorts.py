@@ -9,7 +9,7 @@ learning" (Multi-RoundSecAgg), arXiv 2106.03328.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
@@ -51,10 +51,10 @@ class Cohorts:
         """Likeliest number of clients in the first cohorts that have `wanted`, in random order."""
         small, N, G = min(map(len, self.groups)), sum(map(len, self.groups)), len(self.groups)
         larger = N - small * G  # cohorts with one client more
-        found: Counter[int] = Counter()
+        found: defaultdict[int, Fraction] = defaultdict(Fraction)
         chances = {(0, 0): Fraction(1)}  # by smaller and larger cohorts that are here
         while chances:
-            following: Counter[tuple[int, int]] = Counter()
+            following: defaultdict[tuple[int, int], Fraction] = defaultdict(Fraction)
             for (a, b), chance in chances.items():
                 if (here := a * small + b * (small + 1)) >= wanted:
                     found[here] += chance
