@@ -362,7 +362,7 @@ def protocols(
     The card of a protocol says what each role does and sees, what happens without a party, how it
     departs from its paper, and which privacy claims it makes.
     """
-    from securevfl.runs.catalogue import default_claims, describe_protocol
+    from securevfl.runs.catalogue import CLAIMED_ON, default_claims, describe_protocol
     from securevfl.runs.catalogue import protocols as find
 
     known = find()
@@ -370,7 +370,7 @@ def protocols(
         raise UnknownNameError("protocol", name, known)
     cards = [describe_protocol(known[key]) for key in ([name] if name else known)]
     if name:
-        cards[0]["claims"] = default_claims(known[name])
+        cards[0] |= {"claims": default_claims(known[name]), "claims_on": CLAIMED_ON}
     if json:
         output.print_json(cards[0] if name else {"protocols": cards})
     elif name:

@@ -369,7 +369,10 @@ def print_card(card: Mapping[str, Any]) -> None:
             grid.add_row(*(Text(part) for part in (who, what) if part))
         console.print(grid)
     if card.get("claims"):
-        console.print("\n[bold]What is claimed[/], with the default options")
+        console.print(
+            f"\n[bold]What is claimed[/], with the default options on the set {card['claims_on']}. "
+            "Figures below are of its columns and rows; `securevfl plan` forecasts yours."
+        )
         print_claims(card["claims"])
     console.print(f"\nOptions: securevfl run {card['name']} --help")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,12 @@ def join(
     ] = None,
     out: AFolder = None,
     silence: Silence = 15.0,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes", help="Sign without being asked. Where nobody types, nobody is asked."
+        ),
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Sign the manifest, connect to the relay, wait for all, and take part to the end.
@@ -123,7 +130,7 @@ def join(
     with _interrupted(silence):
         summary = take_part(
             found, key=key, folder=folder, data=data, manifest=manifest, say=output.say,
-            patience=silence,
+            patience=silence, agree=lambda: yes or _agrees(),
         )  # fmt: skip
     if json:
         output.print_json(summary)
@@ -186,6 +193,13 @@ def predict(
         return
     where = summary.get("predictions", "predictions are with who asked")
     typer.echo(f"{summary['predicted_rows']} rows predicted: {where}")
+
+
+def _agrees() -> bool:
+    """Whether a user at a terminal signs the terms that stand above; True where nobody types."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    return typer.confirm("Sign these terms and join?", default=False, err=True)
 
 
 def _folder_of(invitation: Invitation) -> Path:

@@ -109,10 +109,14 @@ def describe_protocol(protocol: type[Protocol]) -> dict[str, Any]:
     return {"name": protocol.name, **asdict(protocol.card), "options": options}
 
 
+#: Set whose figures stand in the claims of a card.
+CLAIMED_ON = "digits"
+
+
 def default_claims(protocol: type[Protocol]) -> list[dict[str, str]]:
-    """Claims with default options on digits, and of the links; empty if that set is unfit."""
+    """Claims with default options on `CLAIMED_ON`, and of the links; empty if that set is unfit."""
     try:
-        made = protocol(make_config(protocol, {}), load_dataset("digits"), seed=0)
+        made = protocol(make_config(protocol, {}), load_dataset(CLAIMED_ON), seed=0)
     except ConfigurationError:
         return []
     return [claim.to_dict() for claim in (*made.claims, *link_claims(True))]

@@ -462,7 +462,8 @@ def test_the_claims_of_a_run_are_verified_in_its_folder(kept, tmp_path, monkeypa
     refused = call("verify", "mine", "--data", "digits")
     assert refused.exit_code == 2
     assert "has its own data" in refused.stderr
-    assert "What is claimed" in call("protocols", "fedvs").stdout
+    card = " ".join(call("protocols", "fedvs").stdout.split())
+    assert "What is claimed, with the default options on the set digits. Figures below are" in card
 
 
 def test_exported_files_predict_too(table, folder):

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from securevfl.cli.app import app
 from securevfl.engine.carriers.nats import RelayAddress
 from securevfl.engine.security.identity import Manifest
+from securevfl.engine.security.used_sessions import list_beside
 from securevfl.errors import ConfigurationError
 from securevfl.runs.organisations.invitation import Invitation
 from securevfl.runs.organisations.terms import Terms
@@ -327,3 +328,37 @@ def test_hostile_names_are_refused_by_who_reads_them(organisations, tmp_path):
     told = call("keys", "check", tmp_path / "hostile.toml")
     assert told.exit_code == 2
     assert "\x1b[2J" not in told.output
+
+
+def test_a_party_is_shown_the_terms_and_what_sums_tell_before_it_signs(
+    organisations, tmp_path, monkeypatch
+):
+    assert call("keys", "new", organisations / "2.key").exit_code == 0
+    made = call(
+        *("keys", "manifest", organisations / "asked.toml", "--protocol", "secagg_split"),
+        *("--server", organisations / "server.key.pub", "--label", "digit", "--id", "id"),
+        *(f"--party={n}={organisations / f'{n}.key.pub'}" for n in range(3)),
+        *("--set", "width=4", "--set", "batch=24"),
+    )
+    assert made.exit_code == 0, made.output
+    address = "relay.example.org:4222#" + "0" * 64
+    line = invitations(organisations, address, "asked.toml")["server"]
+    words = [
+        *("party", "join", line, "--key", organisations / "server.key"),
+        *("--data", organisations / "server.csv", "--out", tmp_path / "own"),
+        *("--manifest", organisations / "asked.toml"),
+    ]
+    monkeypatch.setattr("securevfl.cli.party._agrees", lambda: False)
+    done = call(*words)
+    assert done.exit_code == 2
+    terms, _, last = done.stderr.partition("Compare this fingerprint")
+    assert "sums: each decoded sum gives h = 4 equations" in terms
+    assert "securevfl: party: nothing was signed." in last
+    assert not list_beside(organisations / "server.key").exists()
+    asked = []
+    monkeypatch.setattr(
+        "securevfl.runs.organisations.join.join",
+        lambda *_, agree, **__: asked.append(agree()) or {"session": "s"},
+    )
+    assert [call(*words, *more, "--json").exit_code for more in ((), ("--yes",))] == [0, 0]
+    assert asked == [False, True]

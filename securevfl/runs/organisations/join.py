@@ -194,12 +194,15 @@ def join(
     manifest: Path | None,
     say: Callable[[str], None],
     patience: float = 15.0,
+    agree: Callable[[], bool] = lambda: True,
 ) -> Summary:
     """Take part in the session of an invitation over its relays; return this party's summary.
 
     A stopped party continues in the same folder. The server has the manifest; other parties without
-    one receive it from the server. Other arguments and errors are those of `Member`; RunError also
-    if the disk is full.
+    one receive it from the server. `agree` is asked once `say` was given the terms and what the
+    sums will tell; if it returns false, nothing is signed, and the error is a ConfigurationError. A
+    party whose signature all parties have seen is not asked again. Other arguments and errors are
+    those of `Member`; RunError also if the disk is full.
     """
     index = invitation.index
     if index == SERVER and manifest is None:
@@ -220,7 +223,9 @@ def join(
             found = await obtain_manifest(carrier, index, invitation.digest, say, patience=patience)
         return Member(found, index, key=key, folder=folder, data=data)
 
-    return take_part(member, invitation, key, folder, say, patience=patience)
+    joined = (folder / SESSION).exists()
+    ask = None if joined else agree
+    return take_part(member, invitation, key, folder, say, patience=patience, agree=ask)
 
 
 def take_part(
@@ -231,6 +236,7 @@ def take_part(
     say: Callable[[str], None],
     *,
     patience: float,
+    agree: Callable[[], bool] | None = None,
 ) -> Summary:
     """Create a member, show the user the terms, and take part over the relays.
 
@@ -251,6 +257,10 @@ def take_part(
             say(f"{name}: {text}")
         words = in_words(found.digest)
         say(f"Compare this fingerprint with the others over another channel: {words}")
+        if agree is not None and not agree():
+            raise ConfigurationError(
+                "party: nothing was signed. Give the same command again to join"
+            )
         with names.in_errors():
             return await member.take_part(
                 carrier(), lambda text: say(names.in_text(text)), patience=patience
