@@ -41,6 +41,7 @@ from securevfl.verified.functions import FlowError
 from securevfl.verified.trace import MOST_CALLS, Message, Output, Trace, in_order, name_of
 from securevfl.verified.values import fitted
 
+_MOST_LISTED = 4  # messages that a text names one by one
 _MOST_ENTRIES = 4000  # rows are looked at entry by entry, where there are no more
 
 
@@ -774,17 +775,15 @@ class Prover:
         """Description of a remaining row, and the messages that show it."""
         algebra = self.algebra
         used = [b for b in row.form.linear if b in self.shown]
-        names = [str(self.view[row.part][0])]
-        names += [str(self.view[self.shown[b].part][0]) for b in used]
+        shown = [self.view[row.part][0], *(self.view[self.shown[b].part][0] for b in used)]
         hidden = Form(
             row.form.shape,
             {b: v for b, v in row.form.linear.items() if not self.known(b)},
             {w: c for w, c in row.form.products.items() if not all(self.known(b) for b, _ in w)},
         )
-        names = list(dict.fromkeys(names))
-        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        said = "; ".join(names[:4])
-        return f"{said}{more} together show {algebra.text(hidden)}", names
+        by_name = {str(message): message for message in shown}
+        said = listed(list(by_name.values()))
+        return f"{said} together show {algebra.text(hidden)}", list(by_name)
 
     def _violated(self, form: Form) -> str:
         """Two inputs with equal outputs for which a row differs, found by running the functions."""
@@ -895,6 +894,16 @@ def randomness_in(algebra: Algebra, form: Form, seen: set[int] | None = None) ->
             return block.name
         todo.extend(block.below)
     return None
+
+
+def listed(messages: Sequence[Message]) -> str:
+    """Text on messages: some of them, and the rounds of the others."""
+    said = "; ".join(map(str, messages[:_MOST_LISTED]))
+    rest = messages[_MOST_LISTED:]
+    rounds = sorted({message.round for message in rest})
+    some = ", ".join(map(str, rounds))
+    of = f"round {some}" if len(rounds) == 1 else f"rounds {some}"
+    return f"{said} and {len(rest)} more of {of}" if rest else said
 
 
 def erring(algebra: Algebra, runs: int = 16) -> str:

@@ -29,8 +29,9 @@ from securevfl.verified import (
     decide,
     picked,
 )
-from securevfl.verified.prove import Prover
+from securevfl.verified.prove import Prover, listed
 from securevfl.verified.schedules import UNDISTURBED, usual
+from securevfl.verified.trace import Message
 from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced, check_certificate, lines, prove_protocol
 from securevfl.verified.values import describe, tracing
@@ -574,3 +575,10 @@ def test_a_combination_takes_whole_factors_alone_and_is_the_sum_of_its_products(
     for bad in (0.5, True, np.float64(2)):
         with pytest.raises(FlowError, match="a whole number is needed"):
             combination([(bad, x), (1, y)])
+
+
+def test_a_combination_names_the_rounds_of_all_its_messages():
+    some = [Message(n, -1, "sum", n // 2, (), "") for n in range(8)]
+    assert listed(some[:1]) == "sum of round 0 from party 0 to the server"
+    assert listed(some).endswith("round 1 from party 3 to the server and 4 more of rounds 2, 3")
+    assert listed(some[:5]).endswith(" and 1 more of round 2")
