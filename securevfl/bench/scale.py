@@ -52,7 +52,7 @@ def measure(point: Point) -> dict[str, Any]:
     """
     from securevfl.planning.message_bytes import sent_bytes
     from securevfl.protocols.base.schedule import Shape
-    from securevfl.runs.assembly import transcript_bytes
+    from securevfl.runs.assembly import planned_memory, transcript_bytes
     from securevfl.runs.engines.run import run
 
     def carry_out(size: Point, progress: Any = None) -> Any:
@@ -85,7 +85,7 @@ def measure(point: Point) -> dict[str, Any]:
         "memory": max(0, _peak() - before),
         "bytes": (rows[-1]["bytes"] - rows[0]["bytes"]) / between,
         "predicted_bytes": planned,
-        "predicted_memory": protocol.memory() + listed if protocol.memory() else None,
+        "predicted_memory": planned_memory(protocol) + listed if protocol.memory() else None,
         "messages": done.transcript.messages,
         "whole_seconds": ended - started,
         "whole_bytes": done.transcript.bytes,

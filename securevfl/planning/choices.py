@@ -17,7 +17,13 @@ from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.field.designs import blocks_of, stream_count
-from securevfl.planning.message_bytes import Sent, sent_bytes
+from securevfl.planning.message_bytes import (
+    SEALED_LINK,
+    UNDER_WAY,
+    Sent,
+    link_memory,
+    sent_bytes,
+)
 from securevfl.planning.message_times import Times, expected_times
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
@@ -124,17 +130,18 @@ def choice_of(
         outline,
         times,
         sent_bytes(outline, N, sealed=sealed),
-        memory(config, shape, outline.batch_rows),
+        memory(config, shape, outline.batch_rows, sealed=sealed),
     )
 
 
-def memory(config: Any, shape: Shape, batch_rows: int) -> tuple[int, int]:
+def memory(config: Any, shape: Shape, batch_rows: int, *, sealed: bool) -> tuple[int, int]:
     """Memory, in bytes, of the largest client and of a simulation of all clients.
 
     A client holds its rows and everyone's data shares; while it deals its data it has the powers,
     field elements, their copy in segments and N shares of them; in a round the model shares of
     all, and the streams of its masks. A simulation holds N times the data shares that a client
-    stores, and the powers, elements and copy of one client, as clients deal one after the other.
+    stores, and the powers, elements and copy of one client, as clients deal one after the other,
+    and all links (`link_memory`), which are most of it where many parties hold little.
     """
     N, K = len(shape.widths), config.segments
     size = 4 if config.prime < 2**32 else 8
@@ -151,7 +158,9 @@ def memory(config: Any, shape: Shape, batch_rows: int) -> tuple[int, int]:
     # Streams are summed some at a time (`securevfl.field.prss`).
     at_once = min(streams * batch_rows * config.width, 1 << 20)
     round_ = (sum(widths) * config.width + at_once) * size
-    return own + held + max(working + dealt, round_), N * held + working
+    one = 2 * N * (SEALED_LINK // 2 * sealed + UNDER_WAY)  # an end of the links to all, and from
+    whole = N * held + working + link_memory(N, sealed=sealed)
+    return own + held + max(working + dealt, round_) + one, whole
 
 
 def choice_by_needs(

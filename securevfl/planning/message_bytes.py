@@ -135,3 +135,19 @@ def receivers_of(post: Post, sender: int, parties: int) -> Sequence[int]:
     if post.receivers is not None:
         return post.receivers(sender)
     return (SERVER,) if post.to == "server" else [n for n in range(parties) if n != sender]
+
+
+#: Memory, in bytes, that was measured for 64 parties who all write to each other: of a sealed link
+#: in one direction, which is two ciphers with their counters; of one message that is under way; and
+#: of buffers that every run has.
+SEALED_LINK, UNDER_WAY, BUFFERS = 6_400, 1_800, 3_000_000
+
+
+def links(parties: int) -> int:
+    """Links, each in one direction, of clients who all write to each other and to the server."""
+    return parties * (parties + 1)
+
+
+def link_memory(parties: int, *, sealed: bool) -> int:
+    """Memory, in bytes, of the links of such a simulation, and of a round's messages."""
+    return links(parties) * (SEALED_LINK * sealed + UNDER_WAY) + BUFFERS

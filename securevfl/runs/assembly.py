@@ -18,7 +18,7 @@ from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.transcript_rows import HELD, ROW_BYTES
 from securevfl.errors import ConfigurationError, WouldNotFitError
-from securevfl.planning.message_bytes import sent_messages
+from securevfl.planning.message_bytes import link_memory, sent_messages
 from securevfl.protocols.base.messages import SELF, MessageSpec
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
@@ -161,7 +161,7 @@ def check_memory(protocol: Protocol, folder: Path | None = None, *, messages: bo
     import psutil
 
     listed = transcript_bytes(protocol, folder) if messages else 0
-    needed, available = protocol.memory() + listed, int(psutil.virtual_memory().available)
+    needed, available = planned_memory(protocol) + listed, int(psutil.virtual_memory().available)
     if needed > available // 4:  # a run that ended before in this process may be garbage by now
         gc.collect()
         available = int(psutil.virtual_memory().available)
@@ -176,6 +176,12 @@ def check_memory(protocol: Protocol, folder: Path | None = None, *, messages: bo
             f"{protocol.name}: this run needs about {needed / 1e9:.2f} GB and "
             f"{available / 1e9:.2f} GB are available; {advice}"
         )
+
+
+def planned_memory(protocol: Protocol) -> int:
+    """Memory, in bytes, of shares and links; 0 where the protocol has no forecast of its own."""
+    own = protocol.memory()
+    return own + link_memory(len(protocol.peers()), sealed=True) if own else 0
 
 
 def transcript_bytes(protocol: Protocol, folder: Path | None) -> int:

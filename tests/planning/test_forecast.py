@@ -15,8 +15,9 @@ from securevfl.errors import ConfigurationError, WouldOverflowError
 from securevfl.field import PrimeField
 from securevfl.planning.field_choice import RowSums, choose_bits, largest_sum
 from securevfl.planning.forecast import plan
+from securevfl.planning.message_bytes import link_memory, links
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.assembly import make_protocol
+from securevfl.runs.assembly import make_protocol, planned_memory
 
 
 def test_feasible_segments_are_those_that_the_protocol_accepts():
@@ -123,8 +124,30 @@ def test_memory_of_a_simulation_is_that_of_the_protocol(secure):
     options = {"segments": 2, "secure": secure, "prime": found.bits.prime}
     options |= {"data_bits": found.bits.data_bits, "model_bits": found.bits.model_bits}
     made = cls(make_config(cls, options), digits, seed=0)
-    assert found.best.simulation_memory == made.memory()
+    assert found.best.simulation_memory == made.memory() + link_memory(5, sealed=True)
+    assert found.best.simulation_memory == planned_memory(made)
     assert found.best.client_memory < found.best.simulation_memory
+
+
+def test_links_are_those_over_which_messages_went():
+    data = svfl.load_dataset("digits", parties=5).subset(60, 20)
+    columns = svfl.run("fedvs", data, rounds=2, width=2).transcript.columns()
+    pairs = set(zip(columns["sender"].tolist(), columns["receiver"].tolist(), strict=True))
+    assert len(pairs) == links(5)
+
+
+#: Bytes by which a process grew in a sealed run of 512 rows, at most, with kernels on disk; that of
+#: 256 parties is in benchmarks/results/scale/growth_large.json.
+MEASURED = {10: 5_464_064, 64: 37_019_648, 256: 552_398_848}
+
+
+@pytest.mark.parametrize("parties", MEASURED)
+def test_memory_is_forecast_where_many_parties_hold_little(parties):
+    sizes = {"parties": parties, "rows": 512, "features": max(parties, 64), "conditions": "none"}
+    sizes |= {"batch": 32, "width": 16, "rounds": 2, "segments": (parties // 2 - 1) // 2}
+    found = plan(**sizes).best.simulation_memory
+    assert 1 / 1.5 < found / MEASURED[parties] < 1.5
+    assert plan(**sizes, sealed=False).best.simulation_memory < found
 
 
 # -- field and bits ----------------------------------------------------------------------------
