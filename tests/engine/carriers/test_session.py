@@ -198,7 +198,7 @@ def test_what_is_not_acknowledged_is_sent_again_on_a_timer_that_doubles():
 
 
 def test_a_new_connection_of_an_idle_link_makes_nothing_due():
-    """Parties asked themselves a thousand times a second what to send, while nothing was."""
+    """A party asked itself a thousand times a second what to send, until there was something."""
     world = World()
     world.meet()
     world.for_seconds(1)
