@@ -3,8 +3,8 @@
 A limit is measured beside the kernels and in turn with them: products of numbers that stay in
 registers (`securevfl.field.kernels.limits`), and copies and reads of memory. A product modulo p
 takes one 32-bit product for each multiply-add where p < 2^31, three at 2^61 - 1 (Karatsuba), and
-two of doubles at 2^50 - 2^14 + 1; see the kernels. Encoding and conversions are bound by memory.
-FLINT, a peer, comes with `securevfl[attacks]`.
+two of doubles at 2^50 - 2^14 + 1; see the kernels. Encoding and conversions are bound by memory,
+draws by the key stream of AES-256. FLINT, a peer, comes with `securevfl[attacks]`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from securevfl.runs.threads import one_thread
 FLAT = (256, 784, 64)
 CODES = ((10, 5), (28, 14))  # parties N, and K + T
 _BYTES = 1 << 26  # of the arrays that are copied and read: past all caches
+_DRAWN = 1 << 23  # bytes of a key stream
 _STEPS = 1 << 20
+_FEW = 1 << 12  # columns that FLINT encodes
 #: Products for each multiply-add and their kind, by prime, for tiers whose unit is measured.
 _PRODUCTS = {primes.P31: ("words", 1), primes.P50: ("doubles", 2), primes.P61: ("words", 3)}
 _UNITS = {  # of a tier: primes whose products are of a measured kind, and lanes of a vector
@@ -56,13 +58,14 @@ def bench_field(
     -------
     dict
         ``tier``, the kernels in use; ``limits``: 10^9 products a second of ``words`` (32 bits) and
-        ``doubles``, where the tier's unit is measured, and ``copy`` and ``read`` in 10^9 bytes a
-        second; ``products``: for each prime and shape ``gmacs`` (10^9 multiply-adds modulo p a
-        second), ``share`` of its limit (None where it is not measured), and how many times as fast
-        as ``dgemm``, numpy's product of doubles, and as ``flint`` (None where it is not installed);
-        ``passes``: for each prime and operation its ``ms`` and ``copies``, as multiples of a copy
-        of as many bytes (None for draws, which read nothing); ``machine``. Times are
-        CPU seconds of one thread.
+        ``doubles``, where the tier's unit is measured, and ``copy``, ``read`` and ``keystream`` in
+        10^9 bytes a second; ``products``: for each prime and shape ``gmacs`` (10^9 multiply-adds
+        modulo p a second), ``share`` of its limit (None where it is not measured), and how many
+        times as fast as ``dgemm``, numpy's product of doubles, and as ``flint`` (None for square
+        products, and where it is not installed); ``passes``: for each prime and operation its
+        ``ms``, ``share`` of its limit (a copy of as many bytes, or as many of a key stream for
+        draws) and how many times as fast as ``flint`` (None but for encoding); ``machine``. Times
+        are CPU seconds of one thread.
 
     Raises
     ------
@@ -113,6 +116,7 @@ def _limits(tier: str) -> dict[Named, Callable[[], object]]:
     found: dict[Named, Callable[[], object]] = {
         ("limit", "copy"): partial(np.copyto, target, source),
         ("limit", "read"): source.max,
+        ("limit", "keystream"): _keystream(),
     }
     if tier in _UNITS:
         lanes = _UNITS[tier][1]
@@ -125,10 +129,19 @@ def _limits(tier: str) -> dict[Named, Callable[[], object]]:
     return found
 
 
+def _keystream() -> Callable[[], object]:
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    stream = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor()
+    zeros, room = bytes(_DRAWN), bytearray(_DRAWN + 15)
+    return partial(stream.update_into, zeros, room)
+
+
 def _limit_rates(found: dict[Named, float], tier: str) -> dict[str, float]:
     rates = {
         "copy": 2 * _BYTES / found["limit", "copy"] / 1e9,
         "read": _BYTES / found["limit", "read"] / 1e9,
+        "keystream": _DRAWN / found["limit", "keystream"] / 1e9,
     }
     for kind in ("words", "doubles"):
         if ("limit", kind) in found:
@@ -147,7 +160,7 @@ def _products(largest: int) -> dict[Named, Callable[[], object]]:
             field = PrimeField(p)
             x, y = field.random((m, k)), field.random((k, n))
             found["product", p, name] = partial(field.matmul, x, y, trusted=True)
-            if flint is not None and name == "flat":
+            if flint is not None and name == "flat":  # the other takes it seconds
                 left, right = flint(x.tolist(), p), flint(y.tolist(), p)
                 found["flint", p, name] = partial(operator.mul, left, right)
     return found
@@ -163,6 +176,7 @@ def _flint() -> Callable[[list[list[int]], int], Any] | None:
 
 def _passes(elements: int) -> dict[Named, Callable[[], object]]:
     found: dict[Named, Callable[[], object]] = {}
+    flint = _flint()
     for p in primes.USUAL:
         field = PrimeField(p)
         for N, terms in CODES:
@@ -172,13 +186,19 @@ def _passes(elements: int) -> dict[Named, Callable[[], object]]:
             out = np.empty((N, columns), field.dtype)
             size = (N + terms) * columns * out.itemsize
             encode = partial(code.encode, data, masks=masks, out=out)
-            found["pass", p, f"encode N={N}, K+T={terms}", size] = encode
+            found["pass", p, f"encode N={N}, K+T={terms}", size, "copy"] = encode
+            if flint is not None:
+                few = field.random((terms, _FEW)).tolist()
+                left, right = flint(field.random((N, terms)).tolist(), p), flint(few, p)
+                named = "flint", p, f"encode N={N}, K+T={terms}"
+                found[(*named, columns / _FEW)] = partial(operator.mul, left, right)
         fixed, numbers = FixedPoint(field, 12), np.linspace(-1, 1, elements)
         z = fixed.quantize(numbers)
         size = elements * (8 + z.itemsize)
-        found["pass", p, "quantize", size] = partial(fixed.quantize, numbers)
-        found["pass", p, "dequantize", size] = partial(fixed.dequantize, z)
-        found["pass", p, "random", 0] = partial(field.random, elements)
+        found["pass", p, "quantize", size, "copy"] = partial(fixed.quantize, numbers)
+        found["pass", p, "dequantize", size, "copy"] = partial(fixed.dequantize, z)
+        size = elements * field.dtype.itemsize
+        found["pass", p, "random", size, "keystream"] = partial(field.random, elements)
     return found
 
 
@@ -214,10 +234,12 @@ def _product_row(
 
 
 def _pass_row(name: Named, found: dict[Named, float], limit: dict[str, float]) -> dict[str, Any]:
-    _, p, what, size = name
+    _, p, what, size, kind = name
+    peers = [peer for peer in found if peer[:3] == ("flint", p, what)]
     return {
         "prime": p,
         "operation": what,
         "ms": 1e3 * found[name],
-        "copies": found[name] * limit["copy"] * 1e9 / size if size else None,
+        "share": size / found[name] / (1e9 * limit[kind]),
+        "flint": found[peers[0]] * peers[0][3] / found[name] if peers else None,
     }

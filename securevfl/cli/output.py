@@ -468,7 +468,7 @@ def print_field(result: Mapping[str, Any]) -> None:
         for k, what in rates.items()
         if k in result["limits"]
     ]
-    limits += [f"{result['limits'][k]:.1f} GB/s {k}" for k in ("copy", "read")]
+    limits += [f"{result['limits'][k]:.1f} GB/s {k}" for k in ("copy", "read", "keystream")]
 
     def ratio(value: float | None) -> str:
         return "-" if value is None else f"{value:.2f}"
@@ -487,13 +487,13 @@ def print_field(result: Mapping[str, Any]) -> None:
         ],
     )
     print_table(
-        ("field", "operation", "time", "true copies"),
+        ("field", "operation", "time", "share", "/ FLINT"),
         [
             (
                 power_form(row["prime"]),
                 row["operation"],
                 f"{row['ms']:.2f} ms",
-                ratio(row["copies"]),
+                *map(ratio, (row["share"], row["flint"])),
             )
             for row in result["passes"]
         ],

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
+from securevfl.bench import field
 from securevfl.bench.field import bench_field
 from securevfl.errors import ConfigurationError
 from securevfl.field.kernels import cpu, limits, primes
@@ -29,6 +32,11 @@ def found():
     return bench_field(**SMALL)
 
 
+def test_a_peer_that_is_not_installed_is_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flint", None)
+    assert field._flint() is None
+
+
 def test_each_prime_has_its_products_and_passes(found):
     assert {row["prime"] for row in found["products"]} == set(primes.USUAL)
     assert [row["shape"] for row in found["products"][:2]] == [[64, 64, 64], [256, 784, 64]]
@@ -36,9 +44,15 @@ def test_each_prime_has_its_products_and_passes(found):
     for row in found["products"]:
         assert row["gmacs"] > 0
         assert row["dgemm"] > 0
-    assert {row["copies"] is None for row in found["passes"] if row["operation"] == "random"} == {
-        True
-    }
+    for row in found["passes"]:
+        assert row["share"] > 0
+
+
+def test_flint_is_a_peer_of_products_and_encoding(found):
+    pytest.importorskip("flint")
+    assert [row["flint"] is None for row in found["products"][:2]] == [True, False]
+    for row in found["passes"]:
+        assert (row["flint"] is None) == (not row["operation"].startswith("encode"))
 
 
 def test_a_share_is_given_where_the_unit_is_measured(found):
@@ -57,7 +71,7 @@ def test_portable_kernels_have_no_limit_of_a_kind(monkeypatch):
     monkeypatch.setenv(cpu.VARIABLE, "portable")
     found = bench_field(**SMALL)
     assert {row["share"] for row in found["products"]} == {None}
-    assert set(found["limits"]) == {"copy", "read"}
+    assert set(found["limits"]) == {"copy", "read", "keystream"}
 
 
 @pytest.mark.parametrize("sizes", [{"repeats": 2}, {"largest": 63}, {"elements": 4095}])
