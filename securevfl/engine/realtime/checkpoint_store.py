@@ -55,6 +55,7 @@ class CheckpointStore:
         self.every = every
         self._last = -1
         self._since = -1  # round of the checkpoint after which the party goes on
+        self._held: list[int] | None = None  # rounds with a file, as far as they were looked for
         self._lock: FileLock | None = None
         self._once: dict[str, Any] | None = None  # as it was read
         make_folder(folder, mode=0o700)
@@ -148,9 +149,11 @@ class CheckpointStore:
         saved["once"] = dict.fromkeys(saved["once"])
         write_file(self._path(party.round), saved)
         self._last = self._since = party.round
-        rounds = self.rounds()
-        for round in set(rounds) - _worth_keeping(rounds):
+        held = {*(self.rounds() if self._held is None else self._held), party.round}
+        worth = _worth_keeping(sorted(held))
+        for round in held - worth:
             self._path(round).unlink(missing_ok=True)
+        self._held = sorted(worth)
 
     def write_ahead(self, round: int, state: bytes, begins_once: bool = False) -> None:
         """Write state that the party must not lose, at once, without waiting for a checkpoint.
@@ -245,7 +248,7 @@ class CheckpointStore:
 
         With -1 everything is removed but the number of the incarnation and the run's name.
         """
-        self._once = None
+        self._once = self._held = None
         for round in self.rounds():
             if round > after:
                 self._path(round).unlink(missing_ok=True)
