@@ -98,7 +98,7 @@ def work(receiver: int, sender: int) -> int:
 
 
 def work_of_receiver(size: int) -> int:
-    """Those of the receiver's side."""
+    """Units of progress of the receiver's side."""
     return 2 * size + rows_sent(size)
 
 

@@ -178,7 +178,7 @@ class _Link:
         return json.dumps([run, self.name, collector, member]).encode()
 
     def keep(self, identifiers: Sequence[str], session: bytes, **found: np.ndarray) -> None:
-        """Write what a finished pair ended with, if there is a folder."""
+        """Write the results of a finished pair, if there is a folder."""
         if self._file is None:
             return
         content = io.BytesIO()
@@ -189,7 +189,7 @@ class _Link:
         write_durably(self._file, content.getvalue(), mode=0o600)
 
     def kept(self, identifiers: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """What `keep` wrote for these identifiers; None where nothing whole is there."""
+        """Arrays that `keep` wrote for these identifiers; None where no whole file is there."""
         if self._file is None or not self._file.exists():
             return None
         try:
@@ -285,7 +285,7 @@ async def _collect(
 async def _taken_up(
     link: _Link, identifiers: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """What `_compare` found before a restart, if the member has kept the same pair."""
+    """Results of `_compare` from before a restart, if the member kept the same pair."""
     kept = link.kept(identifiers)
     if kept is None:
         return None
