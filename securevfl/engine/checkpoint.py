@@ -54,8 +54,8 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
 def read_checkpoint(folder: Path) -> dict[str, object]:
     """State of the newest readable checkpoint.
 
-    ConfigurationError when there is none: the run was stopped before its first one. CheckpointError
-    when both files are damaged or of another version.
+    ConfigurationError if there is none, because the run stopped before its first one.
+    CheckpointError if both files are damaged or have another version.
     """
     reasons = []
     for name in (_NAME, _PREVIOUS):
@@ -86,7 +86,7 @@ def read_checkpoint(folder: Path) -> dict[str, object]:
 def begin_resumption(folder: Path) -> int:
     """Number of a new resumption, from 1, never used before and stored before use.
 
-    CheckpointError when the number of the last one cannot be read.
+    CheckpointError if the number of the last one cannot be read.
     """
     path = folder / _RESUMED
     number = 1 + (int(read_file(path)) if path.exists() else 0)
@@ -116,8 +116,8 @@ def _without_constants(
 ) -> dict[str, object]:
     """The state without its constants, which are written to a separate file.
 
-    That file is written with a folder's first checkpoint even where one is there: it would be
-    left over from a run that never came to a checkpoint.
+    A folder's first checkpoint overwrites an existing file of constants, which is left from a run
+    without a checkpoint.
     """
     once = saved["snapshot"]["once"]
     if once and (first or not _once(folder, index).exists()):
@@ -139,7 +139,7 @@ def _sealed(value: object) -> tuple[bytes, bytes]:
 def read_file(path: Path) -> Any:
     """Payload of a file written by `write_file`, after a check.
 
-    CheckpointError for a file that is damaged, of another version, or no checkpoint at all.
+    CheckpointError if the file is damaged, has another version, or is no checkpoint.
     """
     try:
         data = path.read_bytes()

@@ -1,9 +1,9 @@
 """Conditions of a run: delays of the parties, bandwidth, and computing time.
 
 Times are seconds here and nanoseconds in the engine. Every delay is a function of (seed, party,
-round, activity), so all protocols of a comparison meet the same ones. What a delay is, latency of
-a message or work of its sender, is a choice (`Conditions.delay_mode`): papers leave it open, and
-methods that do not wait for stragglers gain by the first and lose by the second.
+round, activity), so all protocols of a comparison have equal delays. A delay is either latency of a
+message or work of its sender (`Conditions.delay_mode`). Papers leave this open; methods that do not
+wait for stragglers gain by the first and lose by the second.
 """
 
 from __future__ import annotations
@@ -46,39 +46,39 @@ _LOGARITHMS: dict[str, Callable[[float], float]] = {"2": math.log2, "e": math.lo
 class Conditions:
     """Conditions of a run: client delays, link rates, and how computing time is modelled.
 
-    ConfigurationError for values out of range, or that do not go together.
+    ConfigurationError for values out of range, or that contradict each other.
 
     Parameters
     ----------
     name : str
-        Shown in summaries.
+        Name in summaries.
     uploads : tuple of Delay or of Trace
-        Delay of each client's upload of an embedding; empty for none.
+        Delay of each client's upload of an embedding; empty for no delays.
     share_factor : float
         The delay of sharing a model has the upload's distribution, scaled by this factor and
         drawn separately. The paper's factor is log2(N)^2 / |B|. A trace is scaled, not drawn.
     bandwidth : float or None
         Bits per second of every party's uplink; None for no limit.
     compute : {"none", "measured", "modelled"}
-        "measured" adds the real time that a party's own code takes and makes the party busy for
-        it. Such a run is labelled, and is not reproducible in time. "modelled" does so with the
-        multiply-adds that a party states (`securevfl.engine.party.Party.operations`).
+        "measured" adds the real computing time of a party's code, during which the party is busy;
+        times of such a run are not reproducible, and it is labelled. "modelled" computes this time
+        from the multiply-adds that a party declares (`securevfl.engine.party.Party.operations`).
     uplinks : tuple of float or None
-        Rate of each client's uplink in place of `bandwidth`, which then is the server's.
+        Rate of each client's uplink; `bandwidth` is then only the server's.
     downlinks : tuple of float or None
-        Rate at which each client gets what the server sends, one message after the other, once it
-        has left the server's uplink. Empty, and None, for no limit.
+        Rate at which each client receives the server's messages, one after the other, once they
+        have left the server's uplink. Empty or None for no limit.
     seconds_per_multiply_add : float
-        Seconds of one operation: above 0 where `compute` is "modelled", else 0.
+        Seconds of one operation: above 0 if `compute` is "modelled", else 0.
     delay_mode : {"latency", "occupies", "abort"}
-        What a delay is. "latency": the message is under way, and its sender goes on at once.
-        "occupies": the sender works for so long, then sends, and does nothing else meanwhile.
-        "abort": as "occupies", but a client that hears from the server of a newer round drops its
-        work of older ones: these messages are not sent, and the client is free at once.
+        Meaning of a delay. "latency": the message is in transit, and its sender continues at once.
+        "occupies": the sender works for this time, then sends, and does nothing else meanwhile.
+        "abort": as "occupies", but a client that learns of a newer round drops its work on older
+        ones: these messages are not sent, and the client is free at once.
     slowness : tuple of float
         Modelled computing time of each client, in multiples of the server's; empty for 1.
     persistence : int
-        Rounds for which a delay holds once it is drawn. A trace is replayed as it is.
+        Number of rounds for which a drawn delay holds. Traces ignore it.
     """
 
     name: str = "none"
@@ -149,7 +149,7 @@ class Conditions:
     def spell(self, party: int, round: int) -> int:
         """Round for which a party's delay is drawn; equal for `persistence` consecutive rounds.
 
-        Spells of different parties begin in different rounds.
+        These periods begin in different rounds for different parties.
         """
         if self.persistence == 1 or isinstance(self.uploads[party], Trace):
             return round
@@ -211,7 +211,7 @@ _LONGEST = 1e9  # seconds, 31 years: nine of them fit into the 64 bits of a time
 def round_ns(seconds: float) -> int:
     """Nanoseconds, rounded to the nearest.
 
-    ConfigurationError for a time longer than virtual time can be.
+    ConfigurationError if the time exceeds the range of virtual time.
     """
     if not seconds <= _LONGEST:
         raise ConfigurationError(
@@ -240,10 +240,10 @@ def paper(
 ) -> Conditions:
     """Delay pattern of FedVS, section 6.2.
 
-    The first ``N - floor(slow N)`` clients delay their uploads by exp(mean 0.1 s); the i-th of
-    the others, i = 1, 2, ..., by exp(mean 2 + i/4 s). The scan of the paper prints "2 + X, i in
-    [4]"; base and step are parameters for that reason. That the slow ones are the last ones is
-    ours. Sharing a model is delayed by the same distribution scaled by log(N)^2 / |B|; the paper
+    The first ``N - floor(slow N)`` clients delay their uploads by exp(mean 0.1 s); the i-th of the
+    others, i = 1, 2, ..., by exp(mean 2 + i/4 s). The scan of the paper prints "2 + X, i in [4]";
+    base and step are parameters for that reason. Our choice is that the last clients are the slow
+    ones. Sharing a model is delayed by the same distribution scaled by log(N)^2 / |B|; the paper
     does not say which logarithm. With the natural one, a round of FedVS takes about half as long.
 
     Parameters
@@ -253,7 +253,7 @@ def paper(
     batch_rows : int
         Rows of a coded batch, |B|.
     slow : float
-        Fraction of the clients that straggle, in [0, 1].
+        Fraction of the clients that are stragglers, in [0, 1].
     fast_mean, slow_base, slow_step : float
         Means in seconds.
     bandwidth : float or None
@@ -263,7 +263,7 @@ def paper(
     log_base : {"2", "e"}
         Base of the logarithm above.
     share_factor : float, optional
-        In place of log(N)^2 / |B|.
+        Factor that replaces log(N)^2 / |B|.
     """
     if not 0 <= slow <= 1:
         raise ConfigurationError(f"conditions: the slow fraction {slow} must lie in [0, 1]")
@@ -283,7 +283,7 @@ def paper(
 def with_helpers(conditions: Conditions, parties: int) -> Conditions:
     """Conditions with delays of the fastest client for further parties.
 
-    These are helpers, parties without data. Conditions without delays stay as they are.
+    These are helpers, parties without data. Conditions without delays are unchanged.
     """
     missing = parties - len(conditions.uploads)
     if not conditions.uploads or missing <= 0:
@@ -373,11 +373,10 @@ CONDITIONS: Registry[MakeConditions] = Registry(
 def named_conditions(name: str, *, parties: int, batch_rows: int, **parameters: Any) -> Conditions:
     """Conditions made by a registered function.
 
-    Functions of installed packages are among them: an entry point of the group
-    ``securevfl.conditions`` names a ``make_conditions(*, parties, batch_rows, **parameters)``.
-    Every parameter needs a default, so that the name alone is enough. UnknownNameError for a name
-    or a parameter that does not exist. ConfigurationError when the function returns no
-    `Conditions`, or not a delay for each client.
+    Installed packages may register functions: an entry point of the group ``securevfl.conditions``
+    names a ``make_conditions(*, parties, batch_rows, **parameters)``. Every parameter needs a
+    default, so that the name alone suffices. UnknownNameError for an unknown name or parameter.
+    ConfigurationError if the function returns no `Conditions`, or not one delay per client.
 
     Parameters
     ----------
@@ -388,7 +387,8 @@ def named_conditions(name: str, *, parties: int, batch_rows: int, **parameters: 
     batch_rows : int
         Rows of a coded batch, |B|.
     **parameters
-        Of the function; a file names the function by ``pattern`` and has them as further keys.
+        Parameters of the function; a file names the function by ``pattern`` and has them as further
+        keys.
     """
     make = CONDITIONS.get(name)
     known = inspect.signature(make).parameters

@@ -1,7 +1,7 @@
 """Delay distributions: seconds that an activity of a party takes in a round.
 
-A delay is a function of (seed, party, round, activity) and of nothing else, so all protocols of a
-comparison meet the same ones, whatever they draw and in whatever order they ask.
+A delay is a function of (seed, party, round, activity) only, so all protocols of a comparison have
+equal delays, independent of their other draws and of the order of calls.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DEFAULT_SHAPE = {"exponential": 0.0, "pareto": 2.5, "lognormal": 1.0}
 class Delay:
     """A random delay plus a constant one.
 
-    ConfigurationError for a law that does not exist, and a number outside of its range.
+    ConfigurationError for an unknown law, or a number out of range.
 
     Parameters
     ----------
@@ -106,14 +106,14 @@ class Delay:
 class Trace:
     """Measured delays of one party, replayed round by round.
 
-    Every activity of a round replays the same value; neither seed nor chance enters.
+    Every activity of a round has the same value, independent of the seed.
 
     Parameters
     ----------
     recorded : tuple of float
         Seconds of round 1, 2, ..., each finite and at least 0.
     end : {"wrap", "refuse"}
-        In rounds beyond the last: begin anew, or stop the run.
+        Beyond the last recorded round: start again from the first, or stop the run.
     """
 
     recorded: tuple[float, ...]
@@ -133,7 +133,7 @@ class Trace:
     def seconds(self, seed: int, party: int, round: int, activity: str) -> float:
         """Recorded delay of a round; messages before round 1 have that of round 1.
 
-        ConfigurationError beyond the last round of a trace that refuses to begin anew.
+        ConfigurationError beyond the last round of a trace with ``end="refuse"``.
         """
         place = max(round - 1, 0)
         if place >= len(self.recorded) and self.end == "refuse":

@@ -2,8 +2,8 @@
 
 A chain has a fault rate and a rejoin rate. Each round every entity draws u from U(0, 1): alive and
 u < fault, it is down from this round on; down and u < rejoin, it is up again (DVFL's fault model).
-A draw is a function of (seed, entity, round) and of nothing else, so that all protocols of a
-comparison meet the same faults, whatever they draw and in whatever order they ask.
+A draw is a function of (seed, entity, round) only, so all protocols of a comparison have equal
+faults, independent of their other draws and of the order of calls.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Chain:
     Parameters
     ----------
     fault : float
-        Probability that an entity that is up goes down, in [0, 1].
+        Probability per round that an entity goes down, in [0, 1].
     rejoin : float
-        Probability that one that is down comes back, in [0, 1].
+        Probability per round that a down entity comes back, in [0, 1].
     """
 
     fault: float
@@ -62,11 +62,11 @@ class Outage:
     entity : int or (int, int)
         A party (the server is -1), or the two ends of a link.
     rounds : (int, int), optional
-        Down from the first round on, up again at the second.
+        Down from the first of these rounds on, up again at the second.
     seconds : (float, float), optional
         The same in virtual time. Exactly one of the two is given; the end may be infinite.
     one_way : bool
-        Whether a link loses only what its first end sends to its second.
+        Whether a link loses only messages from its first end to its second.
     """
 
     entity: int | Link
@@ -125,19 +125,19 @@ class Faults:
     chains : mapping
         Chain of each role ("client", "server", or another of the protocol) and of "link".
     tick : float
-        Virtual seconds after which a round counts as over for the chains, while a party is down
-        and no message was sent, or once a message that was sent again was lost again on a link.
-        Without it no party would rejoin a run that waits for it, and no link would come back.
+        Virtual seconds after which the chains advance by a round, while a party is down and no
+        message was sent, or after a resent message was lost on a link again. Without it a run that
+        waits for a party or link would wait for ever.
     name : str
         Shown in summaries.
     first : int
-        First round in which chains apply, at least 1; before it all are up. The server's
+        First round in which chains apply, at least 1; before it all entities are up. The server's
         round 1 may begin while clients still set up.
     backward : bool
-        Whether chains draw twice in a round, as DVFL's rivals do in its paper: for what goes to the
-        server, and for what it sends back. An embedding can then arrive and its gradient be lost.
+        Whether chains draw twice per round, as for DVFL's baselines in its paper: for messages to
+        the server, and for its answers. An embedding can then arrive and its gradient be lost.
     lies : tuple of Outage
-        Spans in which a party is up and lies: random numbers stand in place of all that it uploads
+        Periods in which a party lies: random numbers replace all that it uploads
         (`securevfl.engine.simulation.lies`).
     """
 
@@ -166,14 +166,15 @@ class Faults:
     ) -> Schedule:
         """Fault schedule for a run whose parties have these roles.
 
-        ConfigurationError for a chain of a role, or an outage of a party, that the run has not.
+        ConfigurationError for a chain of a role, or an outage of a party, that does not exist in
+        the run.
 
         Parameters
         ----------
         roles : mapping
-            Role to the numbers of its parties; a party may have several.
+            Numbers of the parties of each role; a party may have several roles.
         last : int, optional
-            Last round in which chains apply; afterwards only scripted outages do.
+            Last round in which chains apply; later only scripted outages do.
         """
         return Schedule(self, roles, seed, last)
 
@@ -198,9 +199,10 @@ class Schedule:
     Parameters
     ----------
     roles : mapping
-        Role to the numbers of its parties; of a party's roles with a chain the last one counts.
+        Numbers of the parties of each role; for a party with several roles the last one with a
+        chain counts.
     last : int or None
-        Last round in which chains apply; None if they apply to the end.
+        Last round in which chains apply; None for no limit.
     """
 
     def __init__(
@@ -278,10 +280,10 @@ class Schedule:
         Parameters
         ----------
         counted : int
-            The round that scripted outages count by, where it is a later one: the server's, in
-            protocols whose clients begin rounds of their own.
+            Round number for scripted outages, if later: the server's, in protocols whose clients
+            begin their own rounds.
         back : bool
-            Whether the chain is asked by its second draw of the round.
+            Whether to use the chain's second draw of the round.
         """
         return self._up(party, self._chains.get(party), (round, max(round, counted)), seconds, back)
 
@@ -373,7 +375,7 @@ class Schedule:
 def load_faults(source: str | Path | Mapping[str, object] | Faults | None) -> Faults | None:
     """Faults from a TOML file or a mapping with the file's keys; None for None or "none".
 
-    A `Faults` is returned as it is.
+    A `Faults` is returned unchanged.
 
     ::
 

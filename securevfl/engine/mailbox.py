@@ -1,13 +1,13 @@
 """Mailbox of a party: matches arrived messages to waits, and decides which are late.
 
-Simulation and real time use the same class, so a protocol finds the same rules in both:
+Simulation and real time use the same class, so both have the same rules:
 
 - A collect takes messages in order of arrival and, once it has enough, closes its (kind, round);
-  what comes later for it is late.
+  later messages of it are late.
 - Once a party has entered a round, messages of earlier rounds are late.
-- Of several announced rounds a wait takes the newest.
-- A second message of the same kind, round and sender, while the first is held or waited for, is
-  late: the first one counts.
+- If several rounds were announced, a wait takes the newest.
+- A second message of the same kind, round and sender, while the first is held or awaited, is late:
+  the first one counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Mailbox:
     Parameters
     ----------
     late : callable
-        Called with each message that is counted as late.
+        Called with each late message.
 
     Attributes
     ----------

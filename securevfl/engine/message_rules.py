@@ -1,10 +1,10 @@
 """Rules of a run's messages: allowed kinds by sender and receiver, and the refusal of all others.
 
-A run whose protocol declares its messages has `MessageRules`; one without has none, and everything
-is sent and delivered. The rules are asked twice: by the sender's own engine, where an undeclared
-message is a fault of the protocol and an error, and by the receiver's, where it may come from a
-party that deviates. There it is dropped, so that no client's word counts as the server's, and the
-event "refused" names the sender.
+A run whose protocol declares its messages has `MessageRules`; without a declaration every message
+is sent and delivered. The rules apply twice. At the sender's engine an undeclared message is a
+fault of the protocol, and raises an error. At the receiver's engine it may come from a deviating
+party: it is dropped, so that no client can act as the server, and the event "refused" names the
+sender.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Route:
     Attributes
     ----------
     sender, receiver : str
-        Roles, for error messages.
+        Names of the roles, for error messages.
     senders : frozenset of int
         Numbers of the parties that have the role.
     receivers : frozenset of int or None
-        Likewise; None where each sender may send to itself alone.
+        Numbers of the receivers; None if each sender may send only to itself.
     modulus : int or None
-        p, where arrays of the dtype of F_p hold its elements (`securevfl.engine.wire.encode`).
+        p, if arrays with the dtype of F_p hold its elements (`securevfl.engine.wire.encode`).
     """
 
     kind: str
@@ -52,14 +52,14 @@ class Route:
 class MessageRules:
     """All routes of a protocol.
 
-    ValueError when two routes of one kind have different moduli.
+    ValueError if two routes of one kind have different moduli.
 
     Parameters
     ----------
     protocol : str
-        Its name, for error messages.
+        Name of the protocol, for error messages.
     routes : iterable of Route
-        All of one kind have the same modulus.
+        Permitted routes; all routes of one kind have the same modulus.
     """
 
     def __init__(self, protocol: str, routes: Iterable[Route]) -> None:
@@ -87,7 +87,7 @@ class MessageRules:
     def check_sending(self, sender: int, to: Sequence[int], kind: str) -> None:
         """Refuse to send a message that is not declared.
 
-        UndeclaredMessageError naming sender, receiver and kind, and what is declared of the kind.
+        UndeclaredMessageError names sender, receiver and kind, and the declared routes of the kind.
         """
         receivers = tuple(to)
         if self._sent.get((kind, sender)) == receivers:

@@ -1,7 +1,7 @@
 """`PartyNames`: names of a run's parties, for people.
 
-Engine and protocols know parties by their numbers, and so do histories and messages on disk. Names
-come in where text is made for people: errors that leave `securevfl.run`, tables, pages.
+Engine, protocols, histories and stored messages identify parties by number. Names occur only in
+texts for people: errors that leave `securevfl.run`, tables, pages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PartyNames:
     Parameters
     ----------
     names : sequence of str
-        Of the parties 0, 1, ...; "party 3" in the place of party 3 is no name.
+        Names of parties 0, 1, ...; the entry "party 3" for party 3 counts as no name.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Interface between a party and its engine, and the values that pass through it.
 
-A party calls a `Network` and gives it a `Sending`; the engine hands the party a `Message`. An
-awaited `Wait` gives control to the engine, which hands back the messages that the wait took, or
-raises `RoundOverError` in the party.
+A party passes a `Sending` to its `Network`; the engine passes a `Message` to the party. Awaiting a
+`Wait` gives control to the engine, which returns the messages that the wait took, or raises
+`RoundOverError` in the party.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Signing:
     Attributes
     ----------
     secret : bytes
-        The party's own, 32 bytes.
+        The party's secret key, 32 bytes.
     keys : mapping of int to bytes
         Public keys of all parties.
     run : bytes
@@ -93,7 +93,7 @@ class Wait:
         Number of the round in which the party waits, so that a newer announcement ends the wait;
         None outside of rounds.
     groups : tuple of tuple of int
-        Of a collect: only messages of groups of senders that are here whole count; empty for all.
+        For a collect: groups of senders, of which only complete ones count; empty to count all.
     """
 
     __slots__ = (
@@ -193,7 +193,7 @@ class PartyState(Protocol):
 class Sending(NamedTuple):
     """Messages of one kind sent together by a party: ``payloads[i]`` goes to ``to[i]``.
 
-    `after` is the number of seconds by which they depart later.
+    `after` is the number of seconds by which their departure is delayed.
     """
 
     party: PartyState
@@ -205,7 +205,7 @@ class Sending(NamedTuple):
 
 
 class Network(Protocol):
-    """The engine as a party sees it; each call names the calling party.
+    """Interface of the engine for a party; each call names the calling party.
 
     Attributes
     ----------

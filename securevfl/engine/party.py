@@ -1,13 +1,12 @@
 """The base class of parties: the interface between the author of a protocol and the engine.
 
 A protocol author derives from `Party` and writes `setup` and `run` as plain coroutines. They await
-only methods of this class. So the engine decides when things happen, can replay them, and can run
-the same file in virtual time or over processes.
+only methods of this class. So the engine controls time, can replay a run, and can run the same file
+in virtual time or over processes.
 
-The attributes named in `kept` are the state of a party; everything else must follow from them. At
-each safe point (the top of a loop over `rounds`, a wait with ``safe=True``, or `safe_point`)
-calling `run` anew on an object whose kept attributes are restored must go on as if nothing had
-happened.
+The attributes named in `kept` are the state of a party; everything else must be derived from them.
+At each safe point (the top of a loop over `rounds`, a wait with ``safe=True``, or `safe_point`),
+calling `run` again on an object with restored kept attributes must continue the run unchanged.
 """
 
 from __future__ import annotations
@@ -58,17 +57,17 @@ def kept_as(
     Parameters
     ----------
     way : {"copied", "once", "frozen", "passing"}
-        "copied": by a copy at each safe point. "once": `setup` fills it and nothing changes it, as
-        data shares; a checkpoint writes it once. "frozen": it is replaced and never changed in
-        place, as a tuple of arrays that grows long; a safe point keeps a reference. "passing":
-        copied, and the files of a finished run leave it out.
+        "copied": copied at each safe point. "once": set in `setup` and constant, such as data
+        shares; written to a checkpoint once. "frozen": replaced but never changed in place, such as
+        a growing tuple of arrays; a safe point stores a reference. "passing": copied, but not
+        stored with a finished run.
     ahead : bool
-        `Party.write_ahead` writes it between safe points. A party that comes back after a crash has
-        it as it was written last.
+        Whether `Party.write_ahead` writes it between safe points. After a crash the party has the
+        value that was written last.
     shares : bool
-        The trained models are in it, as shares. Masks of the operating system make them differ in
-        two runs of one seed, so comparisons of results leave them out; the files of a finished run
-        hold them, where they are not "passing".
+        Whether it contains the trained models as shares. Their masks are from the operating system,
+        so they differ between runs of one seed, and comparisons of results leave them out. A
+        finished run stores them unless they are "passing".
     """
     found = tuple(map(Kept, names))
     for name in found:
@@ -83,36 +82,36 @@ class Party:
     ----------
     kept : tuple of str
         Attributes that make up the state at a safe point: payloads of `securevfl.engine.wire`, or
-        objects with ``state_dict`` and ``load_state_dict`` (torch modules and optimisers). Names of
-        `kept_as` are kept in another way than by a copy.
+        objects with ``state_dict`` and ``load_state_dict`` (torch modules and optimisers).
+        `kept_as` names attributes that are stored in another way than by a copy.
     begins_once : bool
-        What the party writes ahead are counts that hold for all of its lives, such as releases that
-        a guarantee pays for. Once it has written them, it does not begin its run anew.
+        Whether the party writes ahead counts for all of its incarnations, such as releases that a
+        privacy guarantee limits. Once written, the party must not start its run again.
     resumes_measured : bool
-        Whether a simulation in which computing is measured may be resumed. It repeats the round in
-        flight in another order, with secrets that were drawn before: with other survivors, say.
+        Whether a simulation with measured computing times may be resumed. A resumed one repeats the
+        current round in another order, for example with other survivors, with secrets that were
+        drawn before.
     activities : mapping
-        Delay class ("upload" or "share") of each kind of message that costs the sender work. The
-        conditions of a run delay messages by this class.
+        Delay class ("upload" or "share") of each kind of message that costs the sender work. A
+        run's conditions delay messages by class.
     round_ends : tuple of str
-        Kinds of the server's messages that say that their own round is over. Every message of the
-        server says so of older rounds. Where delays abort, work of a round that is over is dropped.
+        Kinds of the server's messages that end their own round; every message of the server ends
+        older rounds. With ``delay_mode="abort"``, work on ended rounds is dropped.
     counts_rounds : bool
-        Whether the server's steps (its events "round") are the rounds that scripted outages count
-        by, because its clients begin rounds of their own.
+        Whether scripted outages count the server's steps (its events "round"), because clients
+        begin their own rounds.
     index : int
         Number of the party, from 0; `SERVER` for the server.
     peers : sequence of int
-        Numbers of all clients, this one included where it is a client.
+        Numbers of all clients, including this party if it is a client.
     round, epoch : int
-        Number of its present round (0 in setup), and of its incarnation: how often it was
-        restarted.
+        Number of the current round (0 in setup), and of the incarnation: the number of restarts.
     signing : Signing or None
-        Keys by which the party signs what it says, where a manifest has keys of all parties. No
-        checkpoint holds it.
+        Keys for signed statements, if a manifest has keys of all parties. Not stored in
+        checkpoints.
     resumptions : int
-        How often the simulation that it takes part in was resumed. 0 on other engines, where a
-        party of a resumed run is a new incarnation.
+        Number of times that the simulation was resumed. 0 on other engines, where a party of a
+        resumed run is a new incarnation.
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
@@ -152,8 +151,8 @@ class Party:
     def operations(self, kind: str) -> int:
         """Multiply-adds for the party's next message of a kind; 0 for a negligible number.
 
-        Only conditions with modelled computing ask, once for each call that sends, whatever the
-        number of receivers: the party is busy for as long, and then the message departs.
+        Called only if conditions model computing, once per sending call for any number of
+        receivers: the party is busy for this work, then the message departs.
         """
         return 0
 
@@ -172,9 +171,10 @@ class Party:
             Kind of message, up to 255 bytes.
         payload : payload of `securevfl.engine.wire`
         round : int, optional
-            The round that it belongs to; the current one if not given.
+            Round of the message; by default the current one.
         after : float
-            Seconds by which it departs later, at least 0; later messages do not wait for it.
+            Seconds, at least 0, by which its departure is delayed; later messages do not wait for
+            it.
         """
         if not 0 <= after < math.inf:
             raise ValueError(f"send: after = {after} s must be finite and at least 0")
@@ -202,9 +202,9 @@ class Party:
     ) -> Any:
         """Payload of the next message of any of these kinds; `envelope` then holds its envelope.
 
-        Inside ``with round_`` only messages of that round are accepted; elsewhere those of every
-        round, unless `round` says otherwise. With `sender` only those of that party are.
-        TimeoutError when `timeout` seconds have passed.
+        Inside ``with round_`` only messages of that round are accepted; elsewhere messages of
+        `round`, or of every round by default. `sender` restricts the sender. TimeoutError after
+        `timeout` seconds.
         """
         if round is None:
             round = ANY_ROUND if self._announced is None else self._announced
@@ -234,18 +234,18 @@ class Party:
         kind : str
             Kind of message.
         count : int, optional
-            Number of payloads needed; all of `senders` if not given.
+            Number of payloads to wait for; by default one of each of `senders`.
         senders : iterable of int, optional
             Accepted senders; all peers if not given.
         round : int, optional
-            The round that is collected, at least 0; the current one if not given.
+            Round of the messages, at least 0; by default the current one.
         timeout : float, optional
             Seconds after which the payloads that have arrived are returned, even if fewer.
         safe : bool
             Whether the wait is a safe point.
         groups : tuple of tuple of int
-            Where given, the wait goes on until groups of senders that are here whole have `count`
-            members; the payloads of others that came are returned with theirs.
+            Groups of senders. The wait then continues until complete groups have `count` members;
+            other payloads that arrived are returned as well.
         """
         asked = frozenset(self.peers if senders is None else senders)
         wanted = len(asked) if count is None else count
@@ -266,7 +266,7 @@ class Party:
         """Call `handler` on each arrival of `kind`, also while the party waits for other kinds.
 
         Register handlers at the top of `run`, before the first safe point. A handler must not wait.
-        It gets at once the messages of the kind that have arrived before.
+        It is called at once for messages of the kind that arrived before.
         """
         self.handlers[kind] = handler
         self.engine.handled(self, kind)
@@ -291,15 +291,15 @@ class Party:
     def safe_point(self) -> None:
         """Declare that the kept attributes are now the party's whole state.
 
-        A handler may do so while its party waits at a safe point.
+        A handler may call it while its party waits at a safe point.
         """
         self.engine.safe_point(self)
 
     def write_ahead(self) -> None:
         """Store the attributes declared with `ahead=True` now, so that a crash cannot undo them.
 
-        Call it before a message leaves that the party must not forget to have sent. It is no safe
-        point: the rest of the state stays what it was at the last one.
+        Call it before sending a message that the party must remember after a crash. It is no safe
+        point: the rest of the stored state stays that of the last one.
         """
         self.engine.write_ahead(self)
 
@@ -312,8 +312,8 @@ class Party:
     def life(self) -> int:
         """Number of this incarnation (start) of the party, unique also among resumed runs.
 
-        A party that returns to an earlier round draws new random values there. A key that is used
-        with this number and the round is therefore never used for two different values.
+        A party that returns to an earlier round draws new random values. Labels with this number
+        and the round therefore never mask two different values.
         """
         return (self.resumptions << 32) + self.epoch
 
@@ -342,8 +342,8 @@ class Party:
     def secret_stream(self, name: str, *keys: int) -> np.random.Generator:
         """Secret random generator of this party, fixed by its own entropy, `name` and `keys`.
 
-        In a simulation it is a function of the secret seed. Masks and noise need more than this:
-        see `securevfl.engine.streams.OwnEntropy`.
+        In a simulation it is a function of the secret seed. It must not be used for masks and
+        noise: see `securevfl.engine.streams.OwnEntropy`.
         """
         return self.engine.secrets.stream(self.index, name, *keys)
 

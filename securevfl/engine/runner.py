@@ -70,7 +70,7 @@ class PartyRunner:
     Parameters
     ----------
     party : Party
-        Newly made, or restored from a snapshot.
+        New party, or one restored from a snapshot.
     late : callable
         Called with each message that is counted as late.
     waits : int
@@ -79,8 +79,8 @@ class PartyRunner:
     Attributes
     ----------
     waits : int
-        Number of the present wait. A timer names the wait for which it was set, so that it does
-        nothing once that wait has ended.
+        Number of the current wait. A timer names its wait, so that it has no effect once that wait
+        has ended.
     setup_done : bool
         Whether `Party.setup` has returned; only then can the party be resumed.
     done : bool
@@ -106,10 +106,10 @@ class PartyRunner:
         Parameters
         ----------
         setup_done : bool
-            Whether to leave out `Party.setup`.
+            Whether to skip `Party.setup`.
         recorded : iterator, optional
-            Outcomes of the first waits, of a party that is brought back to a checkpoint. The wait
-            after the last of them was under way there: it gets no new timer.
+            Outcomes of the first waits, to replay a party to its state in a checkpoint. The wait
+            after them was pending there, so it gets no new timer.
         """
         self.setup_done = setup_done
         self._recorded = recorded

@@ -3,13 +3,13 @@
 A stream holds no state between calls, so a replayed, resumed or re-ordered run draws the same
 numbers. There are two kinds:
 
-- **Public choices** (`keyed_stream`): batches, delays, faults. They follow from the run's seed,
-  which every party knows, so protocols that are compared meet the same delays and batches.
-- **Secret choices** (`Secrets`): initial weights, rounding, views of rows, and whatever else of a
-  party the others need not know. Between real parties they follow from entropy of each party's own
-  (`OwnEntropy`); in a simulation from one secret seed (`SecretSeed`).
+- **Public choices** (`keyed_stream`): batches, delays, faults. They are functions of the run's
+  seed, which every party knows, so compared protocols have the same delays and batches.
+- **Secret choices** (`Secrets`): initial weights, rounding, random views of rows, and other choices
+  that only one party needs. Between real parties each party has its own entropy (`OwnEntropy`); in
+  a simulation all come from one secret seed (`SecretSeed`).
 
-Masks and noise come from neither, but from `securevfl.field.sampling`.
+Masks and noise come from `securevfl.field.sampling` instead.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ForeignSecretError(RuntimeError):
 class SecretSeed:
     """Secrets of all parties from one number, for simulations.
 
-    Nothing is secret from those who know the number. With the run's own seed the streams are those
+    A party that knows the number knows all secrets. With the run's own seed the streams are those
     of `keyed_stream`.
 
     Attributes
@@ -107,7 +107,7 @@ class OwnEntropy:
     index : int
         The party's number; the server's is -1.
     entropy : bytes
-        32 bytes from the operating system. It is left out of the object's text form.
+        32 bytes from the operating system. The object's `repr` does not show it.
     """
 
     index: int
@@ -155,7 +155,7 @@ class Composed:
     Attributes
     ----------
     parts : mapping of int to OwnEntropy
-        By party.
+        Secrets by party.
     """
 
     parts: Mapping[int, OwnEntropy]
@@ -168,7 +168,7 @@ class Composed:
     def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
         """Generator of one of the parties.
 
-        ForeignSecretError for a party whose entropy is not there.
+        ForeignSecretError for a party without entropy in `parts`.
         """
         if index not in self.parts:
             raise ForeignSecretError(
@@ -182,9 +182,9 @@ class Composed:
 class WithPlaceholders:
     """Secrets of one party; other parties get random placeholders, each used once.
 
-    `Protocol.party` makes objects of all parties to get one of them. This fills the others, which
-    are dropped. The numbers come from the operating system: a protocol that needs the same number
-    at two parties then fails its tests instead of drawing what anybody can guess.
+    `Protocol.party` makes objects of all parties to get one of them. The placeholders serve the
+    others, which are dropped. They come from the operating system, so a protocol that needs the
+    same secret number at two parties fails its tests.
     """
 
     own: OwnEntropy

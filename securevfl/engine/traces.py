@@ -1,7 +1,7 @@
 """Measured delays: readers of trace files, the traces that ship with the package, and fitted laws.
 
-A *worker* is one column of a trace: its seconds in round 1, 2, ... A trace of W workers is dealt to
-N parties (`deal`), so that it serves any number of them.
+A *worker* is one column of a trace: its seconds in round 1, 2, ... `deal` assigns the W workers of
+a trace to any number N of parties.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Measured:
     Attributes
     ----------
     what, source : str
-        What was measured, and where; shown to users.
+        Description and origin of the measurement, for users.
     file : str
         Name of the shipped table; "" for a law.
     law : Delay or None
-        Of every party; None for a trace.
+        Delay of every party; None for a trace.
     """
 
     what: str
@@ -81,8 +81,9 @@ MEASURED: Mapping[str, Measured] = {
 def deal(workers: Sequence[Worker], parties: int, end: TraceEnd = "wrap") -> tuple[Trace, ...]:
     """Traces of so many parties, from the fastest to the slowest.
 
-    Of more workers than parties every W/N-th in the order of their means is taken, so the share of
-    slow ones stays. Fewer are taken several times, each time from another round on.
+    If there are more workers than parties, every W/N-th in the order of means is used, so the
+    fraction of slow ones is kept. If there are fewer, each is used several times, starting at
+    different rounds.
 
     Examples
     --------
@@ -115,7 +116,7 @@ def read_workers(path: Path) -> list[Worker]:
     Raises
     ------
     ConfigurationError
-        When the file cannot be read, or is no such table; the line is named.
+        If the file cannot be read, or is no such table; the message names the line.
     """
     return [tuple(worker) for worker in _read(path, None)]
 
@@ -123,12 +124,13 @@ def read_workers(path: Path) -> list[Worker]:
 def read_trace(path: Path, *, parties: int, end: TraceEnd = "wrap") -> tuple[Trace, ...]:
     """Delays of all parties from a file that `read_workers` describes.
 
-    A table of parties must have these parties and no other; workers are dealt to them (`deal`).
+    A table with the column ``party`` must have exactly these parties; workers are assigned by
+    `deal`.
 
     Raises
     ------
     ConfigurationError
-        As `read_workers`, and for a party that is missing or unknown.
+        As `read_workers`, and if a party is missing or unknown.
     """
     workers = _read(path, parties)
     if isinstance(workers, _Parties):

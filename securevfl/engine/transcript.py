@@ -1,7 +1,7 @@
 """Transcript of a run: one row a message, with size, times, and whether it was late.
 
-The newest rows are in memory. Older ones leave it in chunks where the run has a folder; counts are
-always there. What needs rows reads the chunks (`Transcript.parts`).
+The newest rows are in memory. If the run has a folder, older ones are stored there in chunks, which
+`Transcript.parts` reads; counts are always in memory.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Transcript:
     Attributes
     ----------
     bytes : int
-        Bytes sent, envelopes included.
+        Bytes sent, with envelopes.
     late : int
-        Number of messages that came too late to be used.
+        Number of messages that arrived too late to be used.
 
     Parameters
     ----------
     payloads : bool
-        Keep the payloads as well, in `payloads`, row by row. They are the very arrays that the
-        parties hold, so a long run keeps every array alive.
+        Whether to keep the payloads, by row. They are the parties' own array objects, so a long run
+        keeps every array in memory.
     folder : Path, optional
-        Where older rows go; they are held in memory if not given, 43 bytes each.
+        Folder for older rows; by default they stay in memory, 43 bytes each.
     """
 
     def __init__(self, *, payloads: bool = False, folder: Path | None = None) -> None:

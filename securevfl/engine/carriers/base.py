@@ -1,8 +1,8 @@
 """Interface of a carrier, which brings frames from one party to another.
 
-A carrier may lose, repeat, reorder, change and invent frames, and it may stop for a while. Nothing
-is asked of it but that some frames arrive: `securevfl.engine.carriers.session.Session` numbers,
-seals, acknowledges and resends them.
+A carrier may lose, repeat, reorder, change and invent frames, and it may stop for a while. Its only
+requirement is that some frames arrive: `securevfl.engine.carriers.session.Session` numbers,
+encrypts, acknowledges and resends them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ class Carrier(Protocol):
     async def open(self, take: Take, changed: Changed | None = None) -> None:
         """Connect to the others; return once the first connection is open, however long it takes.
 
-        CarrierError when waiting would not help: a wrong certificate, or a key that is not let in.
+        CarrierError if waiting cannot help: a wrong certificate, or a key that is refused.
 
         Parameters
         ----------
         take : callable
             Called on the loop with each frame that arrives; it must not raise.
         changed : callable, optional
-            Called on the loop with whether there is a connection now, and with a sentence that says
-            to what, or why not.
+            Called on the loop with (connected, sentence on the connection or on the error).
         """
 
     def send(self, receiver: int, frame: bytes) -> None:

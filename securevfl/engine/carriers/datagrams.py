@@ -1,8 +1,8 @@
 """Datagrams of a carrier: their bytes, encryption and padding.
 
-A datagram has an open head and a sealed content. The head names sender, receiver, the incarnations
-of both and the datagram's number; the content is a piece of a frame, and what its sender has
-received itself. Kind and round of a message, and its sealed payload, lie within the content.
+A datagram has an unencrypted head and an encrypted content. The head names sender, receiver, the
+incarnations of both and the datagram's number. The content has a piece of a frame, and the
+acknowledgements of its sender. Kind, round and payload of a message are within the content.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Head(NamedTuple):
     type : int
         `HELLO`, `DATA` or `ACK`.
     incarnation, to_incarnation : int
-        Epochs of the sender and of the receiver for whom it is.
+        Epochs of the sender and of the intended receiver.
     number : int
-        Its place among the datagrams of its type on this link, from 0.
+        Its index among the datagrams of its type on this link.
     """
 
     type: int
@@ -64,7 +64,7 @@ class Content(NamedTuple):
     expected : int
         Number of the first datagram that the sender of this one still misses.
     later : int
-        Bit i tells whether it has datagram ``expected + 1 + i``.
+        Bit i is set if it has datagram ``expected + 1 + i``.
     total : int
         Bytes of the whole frame, in its first piece; else 0.
     """
@@ -93,7 +93,7 @@ def seal(cipher: ChaCha20Poly1305, head: Head, content: Content, *, padded: bool
 def open_sealed(cipher: ChaCha20Poly1305, head: Head, data: bytes) -> Content:
     """Decrypt a datagram made by `seal`.
 
-    SealError for bytes that were changed or forged.
+    SealError if the bytes were changed or forged.
     """
     from cryptography.exceptions import InvalidTag
 

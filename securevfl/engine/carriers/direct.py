@@ -1,8 +1,8 @@
 """Carrier over TCP: each party listens, and connects to the others.
 
-A connection is used in one direction, by who opened it. Whoever reaches the port may connect, so a
-connection is a stranger's until a datagram has come by it that the session could open. Of strangers
-a bounded number is kept, and of each a bounded number of bytes is read.
+A connection is used in one direction, by the party that opened it. Anybody who reaches the port may
+connect, so a connection is unauthenticated until the session has decrypted a datagram from it. The
+number of unauthenticated connections, and the bytes read from each, are bounded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DirectCarrier:
     Attributes
     ----------
     reached : callable
-        Called with a peer to which a new connection stands.
+        Called with the peer of a new connection.
     """
 
     connected = True  # datagrams to whom no connection stands are dropped one by one

@@ -21,10 +21,10 @@ class Endpoint:
     Parameters
     ----------
     record : callable
-        Called with the name of an event and its fields. Events are "relay lost" and "relay back"
-        (field `why`), "silent" and "heard" (`peer`), and "gave up" (`peer`, `why`).
+        Called with the name and fields of an event: "relay lost" and "relay back" (field `why`),
+        "silent" and "heard" (`peer`), and "gave up" (`peer`, `why`).
     patience : float
-        Seconds without a sign of a peer after which it is named by the event "silent".
+        Seconds without data from a peer after which the event "silent" names it.
     """
 
     def __init__(

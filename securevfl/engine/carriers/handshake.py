@@ -1,8 +1,8 @@
 """Handshake of a link: two parties agree on keys, which both have signed.
 
 It is a signed Diffie-Hellman exchange (SIGMA, Krawczyk 2003, without hidden identities), made
-hybrid with ML-KEM-768, so that who records a run opens nothing with a quantum computer later. Both
-parties do the same::
+hybrid with ML-KEM-768, so that a later quantum computer cannot decrypt a recorded run. Both parties
+do the same::
 
     A -> B   o_A = (A, B, epoch, attempt, X_A, E_A),  sign_A("offer", o_A)
     A -> B   c_AB,  sign_A("answer", H(o_A), H(o_B), c_AB)       c_AB = Encaps(E_B)
@@ -44,13 +44,13 @@ class Offer(NamedTuple):
     Attributes
     ----------
     epoch, attempt : int
-        Its incarnation, and the number of this offer among those that it made to the peer.
+        Incarnation of the party, and the number of this offer among its offers to the peer.
     public : bytes
         X25519 public key, 32 bytes.
     encapsulation : bytes
-        ML-KEM-768 public key, 1,184 bytes; empty where the party's library has none.
+        ML-KEM-768 public key, 1,184 bytes; empty if the party's library does not support it.
     signature : bytes
-        Its identity's, of all this, both parties and the session.
+        Signature by its identity, over all these, both parties and the session.
     """
 
     epoch: int
@@ -66,11 +66,11 @@ class Answer(NamedTuple):
     Attributes
     ----------
     heard : bytes
-        SHA-256 of the offer that it has heard, 32 bytes; empty where it has heard none.
+        SHA-256 of the received offer, 32 bytes; empty if none was received.
     ciphertext : bytes
-        Of ML-KEM-768 under the peer's key, 1,088 bytes; empty where there is no such key.
+        ML-KEM-768 ciphertext under the peer's key, 1,088 bytes; empty if there is no such key.
     signature : bytes
-        Its identity's, of both offers and the ciphertext.
+        Signature by its identity, over both offers and the ciphertext.
     """
 
     heard: bytes = b""
@@ -93,12 +93,12 @@ class Credentials(NamedTuple):
     Attributes
     ----------
     context : bytes
-        The session, and what else both ends must agree on before they can talk.
+        Name of the session and other facts on which both ends must agree.
     sign : callable
-        Statement to the signature by the party's own identity.
+        Function that signs a statement by the party's identity.
     has_signed : callable
-        Whether a party's identity has made a signature of a statement: (party, signature,
-        statement), `securevfl.engine.security.identity.Manifest.has_signed`.
+        Function of (party, signature, statement): whether the party's identity made the signature,
+        `securevfl.engine.security.identity.Manifest.has_signed`.
     """
 
     context: bytes
@@ -144,7 +144,7 @@ class Handshake:
     def hear(self, theirs: Offer) -> None:
         """Answer a checked offer; an earlier offer of the peer is dropped.
 
-        SealError for keys that are none.
+        SealError for malformed keys.
         """
         ciphertext, shared = b"", b""
         if theirs.encapsulation and self._decapsulation is not None:
@@ -157,12 +157,13 @@ class Handshake:
     def agree(self, answer: Answer, shift: int = 0) -> Chains | None:
         """Key chains of the link from the peer's answer; None if it answers another offer.
 
-        SealError for an answer that the peer's identity has not signed, or with keys that are none.
+        SealError for an answer with malformed keys, or without the signature of the peer's
+        identity.
 
         Parameters
         ----------
         shift : int
-            Of the chains for data; both parties must have the same.
+            `Chain` parameter for data; equal at both parties.
         """
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
         from cryptography.hazmat.primitives.hashes import SHA256
@@ -227,7 +228,7 @@ class Chain:
     start : bytes
         32 bytes.
     shift : int
-        2^shift numbers have one key.
+        2^shift consecutive numbers have one key.
     """
 
     def __init__(self, start: bytes, shift: int = 0) -> None:
@@ -242,7 +243,7 @@ class Chain:
     def cipher(self, number: int) -> ChaCha20Poly1305:
         """Cipher for a datagram number; no key is deleted yet, as the number may be forged.
 
-        WireError for a number whose key is forgotten, or that is too far ahead.
+        WireError for a number whose key is deleted, or that is too far ahead.
         """
         at = number >> self._shift
         if self._newest is not None and self._newest[0] == at:
@@ -265,7 +266,7 @@ class Chain:
         Parameters
         ----------
         lowest : int
-            No number below it is used any more.
+            Smallest number that may still be used.
         """
         at = number >> self._shift
         while self._at <= at:

@@ -1,7 +1,7 @@
 """The two halves of a reliable link: data stored until acknowledged, and received data.
 
-Both know neither carrier nor cipher. `Outgoing` numbers pieces of frames, keeps them and tells
-which are due; `Incoming` puts what arrives into order and frames together.
+Both are independent of carrier and cipher. `Outgoing` numbers pieces of frames, stores them, and
+returns those that are due; `Incoming` orders arriving pieces and joins them to frames.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Outgoing:
     Parameters
     ----------
     peers : int
-        Number of links that share what may be under way. All parties have as many, so it bounds
-        what is under way from all to one receiver as well.
+        Number of links that share the limit of data in flight. All parties have equally many, so it
+        also bounds the data in flight from all to one receiver.
 
     Attributes
     ----------
     stored : int
-        Bytes that wait to be sent or acknowledged.
+        Bytes that are not yet sent or acknowledged.
     resent : int
-        Number of datagrams that were sent again.
+        Number of resent datagrams.
     """
 
     def __init__(self, peers: int = 1) -> None:
@@ -86,12 +86,12 @@ class Outgoing:
     def due(self, now: float, seal: Callable[[int, Piece], bytes]) -> Iterator[bytes]:
         """Datagrams to send now: repeated ones first, then new ones.
 
-        One counts as sent as soon as it is yielded, so the caller must send it.
+        A yielded datagram counts as sent, so the caller must send it.
 
         Parameters
         ----------
         seal : callable
-            Makes the datagram of a number and a piece. It is asked once for each number.
+            Function that makes the datagram from a number and a piece; called once per number.
         """
         for kept in self._again(now) if self._kept else ():
             kept.left, kept.times = now, kept.times + 1
@@ -220,7 +220,7 @@ class Incoming:
     Attributes
     ----------
     expected : int
-        Number of the first datagram that is missing.
+        Number of the first missing datagram.
     """
 
     def __init__(self, largest: int) -> None:
@@ -233,7 +233,7 @@ class Incoming:
     def wants(self, number: int) -> bool:
         """Whether a datagram is new; the content of a repeated one is not decrypted.
 
-        WireError for one beyond the window, which an honest peer does not send yet.
+        WireError for one beyond the window, which an honest peer would not send.
         """
         if number >= self.expected + WINDOW:
             raise WireError(f"datagram: {number} was sent before {self.expected} was acknowledged")
@@ -242,7 +242,7 @@ class Incoming:
     def put(self, number: int, piece: Piece) -> list[bytes]:
         """Store a piece; return the frames that are now complete and next in order.
 
-        WireError for pieces that make no frame, or one above the bound. The link is then of no use.
+        WireError for pieces that form no frame, or one above the bound. The link is then unusable.
         """
         self._early[number] = piece
         whole = []

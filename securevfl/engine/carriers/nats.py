@@ -110,17 +110,18 @@ _FAILURES = (CarrierError, OSError, EOFError, ValueError)  # of an attempt to co
 class NatsCarrier:
     """A party's connection to a relay; it reconnects without limit, by all addresses in turn.
 
-    Parties at different relays would never hear each other. So a party at a later relay looks every
-    five seconds whether an earlier one lets it in, and goes back: all meet at the first that works.
+    Parties at different relays cannot reach each other. So a party at a later relay tries every
+    five seconds to return to an earlier one: all parties meet at the first working relay.
 
     Parameters
     ----------
     addresses : sequence of RelayAddress
-        Tried in this order.
+        Relays in the order of trial.
     token : str
         Name of the session in subjects: `Manifest.token`.
     identity : Identity
-        The relay key is derived from it (`Identity.relay`); it signs nothing of the relay.
+        Identity from which the relay key is derived (`Identity.relay`). It signs no data of the
+        relay.
     """
 
     def __init__(

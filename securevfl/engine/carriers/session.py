@@ -2,19 +2,18 @@
 
 A frame of `securevfl.engine.security.frames.Links` is cut into datagrams of at most
 `LARGEST_DATAGRAM` bytes. Each datagram is numbered and sealed with a key of its own, and kept until
-the peer has acknowledged it. Acknowledgements are sealed, too; they are cumulative and tell which
-later datagrams have come, so a gap is filled at once. What stays unacknowledged is sent again on a
-timer that doubles, and when the carrier is connected anew.
+the peer has acknowledged it. Acknowledgements are sealed, too; they are cumulative and list later
+datagrams that arrived, so a gap is filled at once. Unacknowledged datagrams are sent again on a
+timer that doubles, and after a reconnection of the carrier.
 
 A link begins with a handshake (`securevfl.engine.carriers.handshake`). A peer counts as present
-once a datagram has come that is sealed with the keys of its new incarnation and of this one. An old
-introduction that a carrier replays, or whose secrets have leaked, is therefore never believed to be
-a peer.
+after the first datagram sealed with the keys of its new incarnation and of this one. A replayed old
+introduction, or one whose secrets leaked, is therefore never accepted.
 
-What the relay can do is delay and drop; a link with gaps is never delivered. A peer that lets more
-than a bounded number of bytes wait is given up: it is told so, and has to begin a new incarnation.
+A relay can only delay and drop; data after a gap are never delivered. A peer for which more than a
+bounded number of bytes wait is given up: it is informed, and must begin a new incarnation.
 
-The session has no clock, no socket and no randomness: time is an argument.
+The session has no clock, socket or randomness: time is an argument.
 """
 
 from __future__ import annotations
@@ -103,34 +102,35 @@ class Session:
     peers : iterable of int
         The other parties.
     epoch : int
-        Number of this incarnation. It serves one session: a peer that knows it does not begin anew.
+        Number of this incarnation. Each session needs a new number, because a peer accepts one only
+        once.
     credentials : Credentials
-        Prove this party to the others, and them to it.
+        Credentials that authenticate this party to the others, and them to it.
     deliver : callable
         Called with each frame of a peer, once and in order, and with the peer: `PartyHost.take`.
     introduce : callable
         Called with a peer and its epoch when a new incarnation of it is present.
     largest : int
-        Bound on a frame's bytes when it comes in parts; what claims to be larger ends the link.
+        Bound on the bytes of a frame in several parts; a larger stated size ends the link.
     most_stored : int
-        Bound on the bytes that wait for one peer; `send` refuses more.
+        Bound on the bytes that wait for one peer, which `send` enforces.
     padded : bool
         Whether datagrams are padded to powers of two.
     key_shift : int
         2^key_shift datagrams of one direction have one key, at both ends.
     told : bool
-        Whether others tell of a peer's incarnations, by `expect`: no other one is let in.
+        Whether only incarnations registered by `expect` are accepted.
     refuse : callable, optional
         Called with the reason for which a datagram was rejected.
 
     Attributes
     ----------
     rejected : int
-        Number of datagrams that were forged, changed, or for nobody here.
+        Number of forged, changed or misdirected datagrams.
     repeated : int
-        Number of datagrams that had come before.
+        Number of repeated datagrams.
     gone : dict of int to str
-        Peers whose link was given up, and why: it carries nothing until the peer begins a new
+        Reason by peer of each abandoned link, which is unusable until the peer begins a new
         incarnation.
     """
 
@@ -166,7 +166,7 @@ class Session:
         """Store a frame until the peer acknowledges it; `due` returns its datagrams.
 
         A frame to a peer that is neither present nor expected, or was given up, is lost.
-        CarrierError naming the peer, when more than `most_stored` bytes would wait for it.
+        CarrierError if more than `most_stored` bytes would wait for the peer.
         """
         link = self._links[receiver]
         if not (link.present or link.expected is not None) or receiver in self.gone:
@@ -195,8 +195,8 @@ class Session:
     def take(self, data: bytes, now: float) -> tuple[int | None, bool]:
         """Receive a datagram; an invalid one is counted in `rejected` and ignored.
 
-        Returns the peer to whom something may be due now, and whether the datagram is a new one
-        that the peer sealed.
+        Returns the peer for which data may be due now, and whether the datagram is new and
+        authentic.
         """
         try:
             head = read_head(data)
@@ -248,7 +248,7 @@ class Session:
         Parameters
         ----------
         peer : int, optional
-            To this peer alone.
+            The only peer to resend to; all by default.
         """
         for link in self._links.values() if peer is None else (self._links[peer],):
             link.outgoing.again()
@@ -272,8 +272,7 @@ class Session:
     def silent(self, now: float, seconds: float) -> list[int]:
         """Known peers without new authentic data for `seconds` or longer.
 
-        A present peer says something every `KEEPALIVE` seconds. A datagram that a relay repeats is
-        nothing new.
+        A present peer sends every `KEEPALIVE` seconds. Repeated datagrams do not count.
         """
         return [
             peer

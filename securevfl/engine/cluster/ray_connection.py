@@ -16,10 +16,10 @@ from securevfl.errors import ConfigurationError, needs
 def connect(address: str | None, *, seconds: float = 3.0) -> Any:
     """The Ray module, connected; without an address a cluster starts on this machine.
 
-    Ray listens on all network interfaces, and whoever may submit work to a cluster runs code as its
-    user. So a cluster that is started here asks everybody for a token, drawn at random unless
-    RAY_AUTH_MODE is set. It stands in RAY_AUTH_TOKEN of this process, which its workers inherit.
-    ConfigurationError when Ray is not installed, or no cluster answers at the address.
+    Ray listens on all network interfaces, and anybody who may submit work to a cluster can run code
+    as its user. So a cluster started by this function requires a token, random unless RAY_AUTH_MODE
+    is set. The token is in RAY_AUTH_TOKEN of this process, which its workers inherit.
+    ConfigurationError if Ray is not installed, or no cluster answers at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     needs("engine: 'ray'", "ray", "ray")

@@ -4,8 +4,7 @@ Every party is an actor of its own (`securevfl.engine.realtime.actor`). Actors s
 frames over TCP, sealed end to end (`securevfl.engine.realtime.peers`); none passes through Ray. The
 driver introduces the parties to each other, polls their status, restarts those that died from their
 own checkpoints, alone or with all others, and ends the run when the server has ended or nothing can
-go on. It waits for no answer without end: a party that is silent for a stated time is ended and
-counts as one that died.
+go on. Each wait has a limit: a party that is silent for longer is ended and counts as dead.
 
 A Ray cluster is no trust boundary: each of its members can run code on all of its machines. Sealing
 protects payloads from the network and from mistakes, not from the cluster's operator.
@@ -78,9 +77,9 @@ class Ended:
     Attributes
     ----------
     states : dict
-        Snapshots of the parties that were alive at the end, by number.
+        Snapshots, by number, of the parties that were alive at the end.
     transcripts : dict
-        States of their transcripts.
+        States of their transcripts, by number.
     """
 
     states: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -93,24 +92,25 @@ class Cluster:
     Parameters
     ----------
     address : str, optional
-        Address of a running cluster; one is started on this machine if not given.
+        Address of a running cluster; by default one is started on this machine.
     place : mapping of int to str
         Ray resource that a party's node must have, such as ``{3: "node-b"}``.
     restarts : int
-        How often a party that died is started again; -1 for no limit. In a run without
-        `PartyAssignment.folder` none is.
+        Largest number of restarts of a party that died; -1 for no limit. Without
+        `PartyAssignment.folder` none is restarted.
     patience : float
         Stall timeout: real seconds without progress of any party after which the run has stalled.
     answer : float
-        Real seconds in which a party must answer the driver, its longest computation included; ten
-        times as many before its first round. One that does not is ended and restarted.
+        Real seconds within which a party must answer the driver, including its longest computation;
+        ten times as many before its first round. A party that does not answer is ended and
+        restarted.
     spares : callable
-        Whether the result can do without some parties that are lost for good; not without any
-        if not given.
+        Function: whether the result does not need some permanently lost parties. By default all are
+        needed.
     go_back : callable, optional
-        Where one party's return changes the result: chooses the round from which all go on with it,
-        from the rounds of which each has a whole checkpoint, and forgets what came after. Without
-        it a party that died comes back alone, from its newest checkpoint.
+        Required if one party's return would change the result: chooses, from the rounds of which
+        each party has a complete checkpoint, the round from which all continue, and deletes later
+        results. Without it a party that died returns alone, from its newest checkpoint.
     """
 
     def __init__(
@@ -157,8 +157,8 @@ class Cluster:
     ) -> None:
         """Assign another run of the same parties to the actors, whose run has ended.
 
-        An actor that dies before it has begun is not waited for, as at any beginning.
-        ConfigurationError, SealError as for a new cluster; then nothing has changed.
+        An actor that dies before it has begun is not waited for. ConfigurationError, SealError as
+        for a new cluster; then nothing has changed.
 
         Parameters
         ----------
@@ -202,13 +202,13 @@ class Cluster:
         Parameters
         ----------
         on_event : callable
-            Called with every event of the parties, and those of the cluster ("down", "up").
+            Called with every event of the parties and of the cluster ("down", "up").
         at : int, optional
-            Round from whose checkpoints a run that was broken goes on; the newest if not given.
+            Round from whose checkpoints an interrupted run continues; the newest by default.
         restored : bool
-            Go on from checkpoints.
+            Whether to continue from checkpoints.
         passed : int
-            Nanoseconds of the run that are over, from which all clocks go on.
+            Nanoseconds of the run that have passed, at which all clocks start.
         """
         self._on_event, self._before = on_event, passed
         self._start_actors()
@@ -236,8 +236,8 @@ class Cluster:
     def ask(self, index: int, question: Callable[[Party], _T]) -> _T:
         """Result of `question`, a function of the party, computed where the party is.
 
-        RunError when the party is gone or does not answer in time, or the function fails. Not
-        after `close`.
+        RunError if the party is gone or does not answer in time, or the function fails. It must not
+        be called after `close`.
         """
         from ray.exceptions import GetTimeoutError, RayError
 
@@ -366,8 +366,8 @@ class Cluster:
     def _make_all(self, restored: bool, at: int | None) -> dict[int, Introduction]:
         """Have the actors create their parties; return the parties' introductions.
 
-        At most twice as many as there are cores do so at once: to load data takes several times
-        the memory that a party needs afterwards.
+        At most twice as many parties as cores are created at once, because loading data takes
+        several times the memory of a party.
         """
         most = 2 * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         pending: dict[int, Any] = {}
@@ -603,7 +603,7 @@ class Cluster:
     def _collect(self) -> Ended | None:
         """States and transcripts of all parties; waits for a party that is down to return.
 
-        None where all go back with it: then the run is not over.
+        None if all parties go back with it, so that the run continues.
         """
         states = self.states()
         end = time.monotonic() + _SETUP * self.answer

@@ -1,8 +1,7 @@
 """Beacons: signed reports of a party's state, sent repeatedly to all others.
 
-Beacons need no order and no acknowledgement: each holds all that the others must know, and a newer
-one replaces an older one. So parties that were restarted, or heard nothing for a while, find each
-other without a driver.
+Beacons need no order and no acknowledgement: each has the complete state, and a newer one replaces
+an older one. So parties that restarted, or were disconnected, find each other without a driver.
 """
 
 from __future__ import annotations
@@ -26,23 +25,24 @@ class Beacon(NamedTuple):
     Attributes
     ----------
     life : int
-        How often its process was started in the session, from 0.
+        Number of earlier starts of its process in the session.
     number : int
-        Of the beacon in this life.
+        Number of the beacon in this life.
     phase : int
-        The part of the session in which it is.
+        Number of the session's phase in which the party is.
     era : tuple of int
-        Lives of all parties, in order, with which it runs this phase or wants to; -1 for unknown.
+        Lives of all parties, in order, with which it runs this phase or is ready to; -1 for
+        unknown.
     rounds : tuple of int
-        Rounds of this phase of which it has a whole checkpoint, as they were when the era began.
+        Rounds of this phase of which it had a complete checkpoint when the era began.
     origin : tuple of int
-        Era in which the phase was last begun from nothing, as far as it knows; or empty.
+        Era in which the phase last began without a checkpoint, as far as it knows; or empty.
     begun : bool
-        Whether it runs in this era.
+        Whether the party runs in this era.
     done : bool
-        Whether it has ended its part of the phase, and its result is on disk.
+        Whether it has finished its part of the phase, and its result is on disk.
     failed : bool
-        Whether its own code ended in an error.
+        Whether its code raised an error.
     consent : bytes
         Its signature of the manifest.
     """

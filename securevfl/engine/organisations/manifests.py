@@ -1,6 +1,6 @@
 """Transfer of the manifest from the server to a party that has only an invitation.
 
-The text is public, and its hash is in the invitation; nothing else is asked of who sends it.
+The text is public, and the invitation contains its hash, so the sender need not be trusted.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ async def obtain_manifest(
 ) -> Manifest:
     """The manifest with a given digest from the server; waits until the server is there.
 
-    ConfigurationError when the server sends another manifest. CarrierError when no relay lets the
-    party in.
+    ConfigurationError if the server sends another manifest. CarrierError if no relay admits the
+    party.
 
     Parameters
     ----------
     carrier : Carrier
-        It is closed at the end.
+        Carrier, which is closed at the end.
     index : int
-        The party that asks.
+        Number of the asking party.
     digest : bytes
         `Manifest.digest`.
     say : callable
         Called with sentences for the user.
     patience : float
-        Seconds without an answer after which it says that the server was not heard.
+        Seconds without an answer after which `say` reports it.
     """
     channels = Channels(carrier, lambda here, why: None if here else say(f"{TRIES}: {why}"))
     came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -18,27 +18,28 @@ class Phase:
     Attributes
     ----------
     number : int
-        Phases follow each other in this order.
+        Number of the phase; phases run in ascending order.
     store : CheckpointStore
-        The party's own of this phase, claimed.
+        The party's locked checkpoint store of this phase.
     tolerant : bool
-        Whether the others go on without a client that is away, as the protocol's timeouts say. Such
-        a client comes back alone. Else all go back to the newest common round.
+        Whether the protocol's timeouts let the others continue without an absent client, which then
+        returns alone. Otherwise all go back to the newest common round.
     finished : callable
         Whether the party's result of this phase is on disk.
     finish : callable
-        Writes that result.
+        Writes the result.
     used : callable
-        Notes that the session is used.
+        Records that the session is used.
     observe : callable
         Called with each event of the party.
     go_back : callable
-        Called with the round to which the party goes back, or None for the beginning. It forgets
-        the result, and what was observed after that round.
+        Called with the round to which the party goes back, or None for the beginning. It deletes
+        the result and later observations.
     passed : callable
-        Nanoseconds of the phase that are over, from which its clock goes on.
+        Function that returns the nanoseconds of the phase that have passed, at which its clock
+        starts.
     doing : str
-        What the party does in it, as a sentence without its subject.
+        Activity of the party, as a sentence without its subject.
     advance : callable
         Called many times a second, with the host while the party runs.
     """

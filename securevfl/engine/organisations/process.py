@@ -1,12 +1,12 @@
 """Process of one party: finds the others by beacons, and runs the phases of a session.
 
-There is no driver: all parties follow the same rule, based on everybody's beacons. An era is the
-list of all parties' incarnation numbers (starts of their processes), and a phase runs in one era.
-When a process restarts, its number changes, so the era ends: all parties stop, report the rounds of
-their complete checkpoints, and continue from the newest common one as new incarnations with new
-keys. If the protocol tolerates an absent client, the others continue, and the client returns alone.
+There is no driver: all parties follow one rule, based on all beacons. An era is the list of all
+parties' incarnation numbers (starts of their processes), and a phase runs in one era. When a
+process restarts, its number changes, so the era ends: all parties stop, report the rounds of their
+complete checkpoints, and continue from the newest common one as new incarnations with new keys. If
+the protocol tolerates an absent client, the others continue, and the client returns alone.
 
-A phase ends for all together: a party leaves it when all have said that they have ended.
+A phase ends for all together: a party leaves it when all have reported their end.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ class Process:
     Parameters
     ----------
     manifest : Manifest
-        Its signatures may still be missing; `gather` completes them.
+        Manifest; `gather` completes missing signatures.
     life : int
-        How often its process was started before, in this session.
+        Number of earlier starts of its process in this session.
     renew : callable
-        Called with the newest life of this party that others have heard of, where that is later
-        than its own, as when an old copy of its folder came back. It returns a later life.
+        Called with the newest life of this party that others know, if later than its own, as after
+        an old copy of its folder was restored. It returns a later life.
     used : callable
-        Notes that the session is used; called before anything that was signed for it leaves.
+        Records that the session is used; called before the party sends any signature for it.
     record : callable
         Called with the name of an event of the process, and its fields: "relay lost" and "relay
         back", "silent" and "heard" (`peer`), "gave up" (`peer`), "era" (`phase`, `round`).
     say : callable
-        Called with sentences for the user, such as for whom it waits.
+        Called with sentences for the user, such as the parties that it waits for.
     patience : float
         Seconds without a beacon of a party after which it is named.
     padded : bool
-        Whether datagrams are padded to powers of two; all parties of a session do, or none.
+        Whether datagrams are padded to powers of two; equal for all parties of a session.
     """
 
     def __init__(
@@ -123,8 +123,8 @@ class Process:
     async def open(self) -> None:
         """Connect, and record that the session is used: signed messages leave from here on.
 
-        CarrierError when no relay lets the party in; then the session is not used.
-        ConfigurationError when it was used in another run meanwhile.
+        CarrierError if no relay admits the party; the session is then not used. ConfigurationError
+        if the session was used in another run meanwhile.
         """
         await self._channels.open()
         try:
@@ -139,12 +139,12 @@ class Process:
     async def gather(self, left: Callable[[], float]) -> Manifest:
         """The manifest signed by all; waits until every party has signed.
 
-        RunError when the deadline has passed; it names those who did not come.
+        RunError at the deadline; it names the missing parties.
 
         Parameters
         ----------
         left : callable
-            Seconds that are left until the deadline.
+            Function that returns the seconds until the deadline.
         """
         while self.manifest.unsigned:
             missing = self.manifest.unsigned
@@ -162,8 +162,8 @@ class Process:
     async def carry_out(self, phase: Phase) -> None:
         """Run a phase to its end; then its result is on disk.
 
-        DataError when this party's own table cannot be used. RunError when the code of this party,
-        or of another one, ended in an error.
+        DataError if this party's table cannot be used. RunError if the code of any party raised an
+        error.
         """
         self._number, self._phase = phase.number, phase
         self._result, self._back = phase.finished(), False
@@ -183,7 +183,7 @@ class Process:
         Parameters
         ----------
         ended : int or None
-            Number of phases, where all of them are over; None after an error of this party's code.
+            Number of phases if all are over; None after an error of this party's code.
         """
         self._failed = ended is None
         self._number = self._number if ended is None else ended
@@ -240,7 +240,7 @@ class Process:
     def _refuse_another(self) -> None:
         """End where a later life is not of the past: each of two processes would outbid the other.
 
-        A life that others know of is over before the next one begins, unless the folder was copied.
+        A known life has ended before the next one begins, unless the folder was copied.
         """
         if self._known:
             raise RunError(

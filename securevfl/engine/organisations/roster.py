@@ -19,7 +19,7 @@ class Roster:
     parties : sequence of int
         All parties, in order.
     index, life : int
-        The party whose roster it is, and how often its process was started.
+        Number of the party that has this roster, and of its life.
     """
 
     def __init__(self, parties: Sequence[int], index: int, life: int) -> None:
@@ -96,9 +96,9 @@ class Roster:
     def common_round(self, own: Sequence[int], origin: tuple[int, ...]) -> int | None:
         """Newest round with a complete checkpoint at every party; None to start from the beginning.
 
-        Rounds of an earlier beginning count as none: their party's secrets are others by now.
-        CheckpointError where there is none, and beginning anew would lose more than two rounds of a
-        party.
+        Rounds of an earlier beginning do not count, because their party's secrets have changed.
+        CheckpointError if there is no common round, and a new beginning would lose more than two
+        rounds of a party.
 
         Parameters
         ----------

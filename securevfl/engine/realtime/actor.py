@@ -3,8 +3,8 @@
 An actor makes its party on the node that has the party's data and keys, from the party's own
 checkpoint if it was restarted. It runs the party by a `securevfl.engine.realtime.host.PartyHost`,
 and its frames go to the other actors by `securevfl.engine.realtime.peers`.
-`securevfl.engine.cluster.supervisor` supervises the actors of a run. Nothing here imports Ray, so
-an actor can be tried without it.
+`securevfl.engine.cluster.supervisor` supervises the actors of a run. This module does not import
+Ray, so an actor can be tested without it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PartyActor:
     Parameters
     ----------
     address : callable
-        Gives the address, on the machine of the actor, by which the others reach it.
+        Function that returns, on the actor's machine, its address for the others.
     """
 
     def __init__(
@@ -85,8 +85,7 @@ class PartyActor:
     ) -> Introduction:
         """Create the party, from its own checkpoint if asked; return its introduction.
 
-        The actor leaves the incarnation that it had; with another assignment, that which it had
-        and the party of it.
+        The actor drops its earlier incarnation and, with another assignment, its earlier party.
         """
         await self.leave()
         if assignment is not None:

@@ -1,7 +1,8 @@
 """Assignment of a run's parties to processes, and the start of an incarnation.
 
-An actor of a cluster and a process of an organisation make their party alike: from the assignment,
-on the machine that has the party's data and keys, from its own checkpoint if it was restarted.
+An actor of a cluster and a process of an organisation create their party in the same way: from the
+assignment, on the machine with the party's data and keys, and from its own checkpoint after a
+restart.
 """
 
 from __future__ import annotations
@@ -33,27 +34,27 @@ class PartyAssignment:
     Attributes
     ----------
     make : callable
-        Makes the party of a number with its own data and its own secrets, on the party's node.
+        Creates a party from its number and secrets, with its own data, on the party's node.
     protocol, run_id : str
-        Bound into the keys of every link.
+        Names bound into the keys of every link.
     seed : int
         Seed of the run's public choices.
     conditions : Conditions
         Delays to inject.
     folder : str or None
-        Where checkpoints lie, on the machine of each party; None for none.
+        Folder of checkpoints on the machine of each party; None for no checkpoints.
     every : int
         Rounds between checkpoints.
     manifest : Manifest or None
-        The signed list of parties. Without one the driver introduces keys, and is trusted with it.
+        Signed list of parties. Without one the driver distributes keys, and must be trusted.
     keys : str or None
         Folder of key files, ``server.key`` and ``party-0.key``, on each party's own machine.
     points : mapping
-        Where each party's shares are evaluated, for comparison with the manifest.
+        Evaluation point of each party's shares, for comparison with the manifest.
     rules : MessageRules or None
-        What the protocol declares; None where it declares nothing.
+        Rules from the protocol's declared messages; None if it declares none.
     start : str
-        Token of this start of the run; a run without a folder has no other.
+        Token of this start of the run; the only token of a run without a folder.
     """
 
     make: Callable[[int, Secrets], Party]
@@ -73,7 +74,7 @@ class PartyAssignment:
     def identity(self, index: int) -> Identity | None:
         """A party's long-term key, read on its node.
 
-        ConfigurationError when the manifest knows another key of it.
+        ConfigurationError if the manifest has another key for it.
         """
         if self.manifest is None:
             return None
@@ -143,28 +144,28 @@ def begin_incarnation(
 ) -> PartyHost:
     """A new incarnation of a party in its host.
 
-    RunError where there is no such checkpoint, or the party's entropy is lost. CheckpointError
-    where the party may not begin anew (`Party.begins_once`). ConfigurationError, SealError where
-    the manifest is not valid, or its session was used before.
+    RunError if there is no such checkpoint, or the party's entropy is lost. CheckpointError if the
+    party must not start again (`Party.begins_once`). ConfigurationError or SealError if the
+    manifest is invalid, or its session was used before.
 
     Parameters
     ----------
     store : CheckpointStore or None
-        The party's own, claimed.
+        The party's locked checkpoint store.
     transmit : callable
-        Carries frames, as for `PartyHost`.
+        Function that sends frames, as for `PartyHost`.
     identity : Identity or None
-        Signs for the party in its protocol; needs a manifest.
+        Identity that signs for the party in its protocol; needs a manifest.
     epoch : int
-        Least number of the incarnation.
+        Lower bound of the incarnation's number.
     restored : bool
-        Go on from a checkpoint.
+        Whether to continue from a checkpoint.
     at : int or None
-        Its round; the newest that can be read if None.
+        Round of the checkpoint; by default the newest readable one.
     floor : int
-        Least round of a server.
+        Lower bound of a server's round.
     used : callable, optional
-        Notes that the manifest's session is used now; by `PartyAssignment.use_session` if None.
+        Records that the manifest's session is used; by default `PartyAssignment.use_session`.
     observe : callable, optional
         Called with each event of the party.
     """
@@ -239,9 +240,9 @@ def begun_secrets(store: CheckpointStore | None, index: int, *, restored: bool) 
 def _limit_threads() -> None:
     """Let this process compute on one thread, as `securevfl.runs.threads.one_thread` does.
 
-    Ray could set it by an environment of the party's own, but starts Python twice for that. A
-    party that computes with torch has imported it when it is made; one that does not, such as the
-    owner of a table that is aligned, is spared the second or two that this takes.
+    Ray could set this by an environment for the party, but would start Python twice. Torch is
+    imported only by parties that compute with it; others, such as owners of tables during
+    alignment, save one or two seconds.
     """
     from threadpoolctl import threadpool_limits
 

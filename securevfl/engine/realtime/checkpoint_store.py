@@ -8,8 +8,8 @@ with all incarnation numbers if there is no driver, ``life`` with the number of 
 checksum, are never unpickled, and have the mode 0600. A damaged file is skipped.
 
 The store keeps the newest eight rounds, the newest eight multiples of eight, of 64, and so on.
-Parties that made the same rounds keep the same ones. So a driver whose history is some rounds old
-finds a round that it knows and of which every party has a checkpoint.
+Parties that finished the same rounds keep the same ones. So a driver with a history some rounds old
+finds a round in it of which every party has a checkpoint.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CheckpointStore:
     def claim(self, patience: float = 30.0) -> None:
         """Lock the folder for this process until its end.
 
-        CheckpointError when another process, such as one whose driver was killed, has not ended in
+        CheckpointError if another process, such as one whose driver was killed, does not end within
         `patience` seconds.
         """
         from filelock import FileLock, Timeout
@@ -87,9 +87,9 @@ class CheckpointStore:
     def begin_incarnation(self, least: int = 0, *, apart: int = 1) -> int:
         """Number of a new incarnation (start of the party): unused before, at least `least`.
 
-        It is one of the next `apart` numbers, at random: an old copy of the folder that comes back
-        does not take the number of an incarnation that it does not know. CheckpointError when the
-        file with the number is damaged: a number must not be used twice.
+        It is a random one of the next `apart` numbers, so that a restored old copy of the folder
+        does not reuse the number of a later incarnation. CheckpointError if the file with the
+        number is damaged, because no number may be used twice.
         """
         path = self.folder / _INCARNATION
         try:
@@ -106,7 +106,7 @@ class CheckpointStore:
     def run_token(self) -> str:
         """Random name of the folder's run; a resumed run has the same name.
 
-        A damaged file counts as that of another run: a new name is drawn.
+        If the file is damaged, a new name is drawn.
         """
         try:
             token = read_file(self.folder / _RUN)
@@ -161,9 +161,9 @@ class CheckpointStore:
         Parameters
         ----------
         state : bytes
-            As `securevfl.engine.party_state.ahead` makes it.
+            State from `securevfl.engine.party_state.ahead`.
         begins_once : bool
-            Let the run never begin anew in this folder (`refuse_to_begin_anew`).
+            Whether the run must never start again in this folder (`refuse_to_begin_anew`).
         """
         content = {"round": round, "since": self._since, "state": state, "once": begins_once}
         write_file(self.folder / AHEAD, content)
@@ -196,8 +196,8 @@ class CheckpointStore:
     def refuse_to_begin_anew(self, who: str) -> None:
         """Refuse a fresh start where counts of an earlier attempt bind all attempts.
 
-        CheckpointError if the party has released values that a guarantee counts, or the file that
-        records this is damaged.
+        CheckpointError if the party has released values that a privacy guarantee counts, or the
+        file that records this is damaged.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class CheckpointStore:
     def forget(self, after: int) -> None:
         """Delete the checkpoints of rounds after `after`, which a run that goes back repeats.
 
-        With -1 everything is removed but the number of the incarnation and the run's name.
+        With -1 everything except the number of the incarnation and the run's name is removed.
         """
         self._once = self._held = None
         for round in self.rounds():

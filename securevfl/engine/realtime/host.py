@@ -1,8 +1,8 @@
 """Host of a party in real time: one party on one asyncio loop, with any carrier.
 
-It runs the same party files as a simulation, by the same `securevfl.engine.runner.PartyRunner`;
-only the time is the machine's. Delays of conditions may be injected: a message then departs later,
-as in simulation.
+It runs the same party files as a simulation, by the same `securevfl.engine.runner.PartyRunner`, on
+the machine's clock. Delays of conditions may be injected: a message then departs later, as in
+simulation.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ class PartyStatus:
     done : bool
         Whether the party has ended.
     failed : str
-        The error that its code raised, with its lines where it is none of ours; empty if none.
+        Error that its code raised, with a traceback if it is not an error of this library; empty if
+        none.
     mistake : bool
-        Whether that error is about the party's own table, which its owner can mend.
+        Whether that error is about the party's own table, which its owner can correct.
     waits : str
-        Description of its present wait; empty if it does not wait.
+        Description of its current wait; empty if it does not wait.
     lie : RunError or None
-        That error, where it has evidence that another party lied.
+        That error, if it has evidence that another party lied.
     progress : int
         Number of messages received and events recorded.
     rejected : int
-        Number of frames that were no valid message, and of messages that were not declared.
+        Number of invalid frames and undeclared messages.
     """
 
     done: bool
@@ -78,9 +79,9 @@ class PartyHost(Owner):
     Parameters
     ----------
     party : Party
-        Newly made, or restored from its own checkpoint; then `setup_done` is true.
+        New party, or one restored from its own checkpoint; `setup_done` is then true.
     transmit : callable
-        Carries a frame to a party; must not block, and may lose, repeat or shuffle frames.
+        Sends a frame to a party without blocking; it may lose, repeat or reorder frames.
     seed : int
         Seed of the run's public choices.
     secrets : Secrets
@@ -88,14 +89,15 @@ class PartyHost(Owner):
     conditions : Conditions
         Delays to inject. Bandwidth and modelled computing are those of the machine.
     keep : callable, optional
-        Called at safe points with the party and with a function that makes its snapshot; it writes
-        those that are due.
+        Called at safe points with the party and a function that makes its snapshot; it writes the
+        snapshots that are due.
     keep_ahead : callable, optional
-        Called with the round and what the party writes ahead; it returns when that is on disk.
+        Called with the round and the state that the party writes ahead; returns when this is on
+        disk.
     setup_done : bool
         Whether an earlier incarnation has done the setup.
     rules : MessageRules, optional
-        What the protocol declares; every other message is refused.
+        Rules from the protocol's declared messages; other messages are refused.
     observe : callable, optional
         Called with each event as it is recorded.
     """
@@ -148,7 +150,7 @@ class PartyHost(Owner):
         Parameters
         ----------
         passed : int
-            Nanoseconds of the run that are over, from which the party's clock goes on.
+            Nanoseconds of the run that have passed, at which the party's clock starts.
         """
         self._zero = time.monotonic_ns() - passed
         self._guard(lambda: self._runner.start(setup_done=self._runner.setup_done))
@@ -163,7 +165,7 @@ class PartyHost(Owner):
         Parameters
         ----------
         sender : int, optional
-            Whose it is, where the carrier knows.
+            Sender of the frame, if the carrier knows it.
         """
         try:
             messages = self.links.unpack(data, sender)

@@ -1,9 +1,8 @@
 """Links of one incarnation of a party to the others of its run, over TCP.
 
-Each party listens on its own machine and dials the others. A driver tells it where they are, of
-which incarnation, and by which key they sign; with a manifest that key is the manifest's, whatever
-the driver says. Two parties begin a link by the handshake of
-`securevfl.engine.carriers.handshake`, before any frame.
+Each party listens on its own machine and dials the others. A driver sends it their addresses,
+incarnations and signing keys; with a manifest, only the manifest's keys are used. Two parties begin
+a link by the handshake of `securevfl.engine.carriers.handshake`, before any frame.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class Introduction(NamedTuple):
     epoch : int
         Number of the incarnation.
     public : bytes
-        Key by which it signs, 32 bytes.
+        Public key of its signatures, 32 bytes.
     host, port : str, int
-        Where it listens.
+        Address at which it listens.
     """
 
     epoch: int
@@ -49,11 +48,11 @@ class PeerLinks:
     Parameters
     ----------
     host : PartyHost
-        Takes what comes; `transmit` carries what it sends.
+        Host that receives frames, and sends by `transmit`.
     identity : Identity or None
-        That of the manifest; without one a new key, of this incarnation alone.
+        Identity in the manifest; without a manifest a new key for this incarnation.
     carrier : DirectCarrier
-        Brings datagrams from party to party.
+        Carrier of the datagrams.
     """
 
     def __init__(

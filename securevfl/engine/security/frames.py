@@ -1,10 +1,9 @@
 """Links of one party to the others, for messages between processes.
 
-A frame is a message with the incarnations of both ends. A party that was restarted is a new
-incarnation, and all its links begin anew; messages to or from an earlier incarnation are lost. The
-frames of a link are numbered: they may come shuffled or repeated, but the party gets each one once,
-in the order in which it was sent. They are sealed by what carries them
-(`securevfl.engine.carriers.session`).
+A frame is a message with the incarnations of both ends. A restarted party is a new incarnation with
+new links; messages to or from an earlier incarnation are lost. The frames of a link are numbered:
+they may arrive reordered or repeated, but the party gets each one once, in the order of sending.
+`securevfl.engine.carriers.session` encrypts them.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ class Frame(NamedTuple):
     Attributes
     ----------
     run : str
-        Name of the run that it belongs to.
+        Name of the run.
     incarnation, to_incarnation : int
-        Epochs of the sender and of the receiver whom it was meant for.
+        Epochs of the sender and of the intended receiver.
     number : int
-        Its place among the frames of this link, from 0.
+        Its index among the frames of this link.
     body : bytes
         The payload, encoded.
     """
@@ -58,7 +57,7 @@ class Frame(NamedTuple):
     def decode(cls, data: Any) -> Frame:
         """Frame from its bytes (inverse of `encode`).
 
-        WireError for anything that is no frame.
+        WireError for bytes that are no frame.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise WireError(f"link: a frame is bytes, not {type(data).__name__}")
@@ -116,7 +115,7 @@ class Links:
     lost : int
         Number of frames from or to an earlier incarnation.
     modulus_of : callable
-        Kind to the modulus of the field elements that such messages pack, or None.
+        Function from a kind to the modulus of field elements in such messages, or None.
     """
 
     modulus_of: Callable[[str], int | None]
@@ -171,7 +170,7 @@ class Links:
         Parameters
         ----------
         sender : int, optional
-            Whose it is, where the carrier knows.
+            Sender of the frame, if the carrier knows it.
         """
         frame = Frame.decode(data)
         if sender not in (None, frame.sender):

@@ -64,7 +64,7 @@ class Identity:
     def create(cls, path: Path) -> Identity:
         """Write a new key file (mode 0600) and ``<path>.pub``; both or neither.
 
-        ConfigurationError when one is there already: a key is never overwritten. When it cannot be
+        ConfigurationError if a file exists, because a key is never overwritten, or cannot be
         written.
         """
         from cryptography.hazmat.primitives import serialization
@@ -87,8 +87,8 @@ class Identity:
     def read(cls, path: Path) -> Identity:
         """Key pair of a file.
 
-        ConfigurationError when it cannot be read, is no such key, or others than its owner may read
-        it.
+        ConfigurationError if the file cannot be read, is no such key, or is readable by other
+        users.
         """
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -121,8 +121,8 @@ class Identity:
     def relay(self) -> Ed25519PrivateKey:
         """Key for access to a relay, derived from the identity by HKDF.
 
-        A relay chooses what is signed with it (a nonce), so it is a key of its own: no signature
-        that a hostile relay asks for is one of the identity.
+        A relay chooses the signed text (a nonce), so this is a separate key: a hostile relay cannot
+        obtain signatures of the identity.
         """
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.hashes import SHA256
@@ -140,7 +140,7 @@ class Identity:
     def write_public(self, path: Path) -> None:
         """Write the public keys: of the identity, and of the relay key on a second line.
 
-        ConfigurationError when another's public key is there, or the file cannot be written.
+        ConfigurationError if the file has another public key, or cannot be written.
         """
         try:
             there = path.read_text(errors="replace").strip() if path.exists() else ""
@@ -224,8 +224,8 @@ class ManifestEntry:
     point : int or None
         Evaluation point of its shares (alpha), if the protocol has such points.
     relay : bytes or None
-        Public key by which a relay lets the party in (`Identity.relay`); without one it can take
-        part on a cluster only.
+        Public key by which a relay admits the party (`Identity.relay`); without it the party can
+        take part on a cluster only.
     """
 
     public: bytes
@@ -244,8 +244,8 @@ class Manifest:
     entries : mapping of int to ManifestEntry
         By party number; the server is -1.
     terms : mapping
-        What the parties agree on besides, as tables of a TOML file; its hash is signed. Empty where
-        a driver tells the parties what to run.
+        Further terms, as tables of a TOML file; their hash is signed. Empty if a driver starts the
+        run.
     """
 
     session: str
@@ -299,8 +299,7 @@ class Manifest:
     def signed(self, index: int, identity: Identity) -> Manifest:
         """The manifest with one more signature.
 
-        ConfigurationError when the manifest gives that party another key, or another key for
-        relays.
+        ConfigurationError if the manifest has another identity or relay key for that party.
         """
         entry = self.entries.get(index)
         if entry is None or entry.public != identity.public:
@@ -332,7 +331,7 @@ class Manifest:
     def check(self) -> None:
         """Refuse a manifest without valid signatures of all parties.
 
-        SealError naming the parties that have not.
+        SealError names the parties that have not signed.
         """
         missing = self.unsigned
         if missing:

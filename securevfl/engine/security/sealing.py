@@ -2,13 +2,13 @@
 
 Each ordered pair of parties has its own key: X25519 of their key pairs, through HKDF-SHA256 with
 the run and both numbers as context. A payload is sealed with ChaCha20-Poly1305; the nonce is a
-counter that never repeats under a key. A sealer remembers every key that a peer ever had, as a
-hash, and takes none of them a second time, for each new key begins its counter anew. Associated
-data bind protocol, run, kind, round, epoch, sender and receiver. A relay or listener still sees the
+counter that never repeats under a key. A sealer stores a hash of every key that a peer ever had,
+and accepts none a second time, because each new key restarts its counter. Associated data bind
+protocol, run, kind, round, epoch, sender and receiver. A relay or eavesdropper still sees the
 envelope: sender, receiver, kind, round, size and time.
 
-An incarnation on a cluster begins with new keys, and so does a simulation that is restored: the
-keys of its checkpoint open what was under way, and seal nothing any more.
+An incarnation on a cluster begins with new keys, and so does a restored simulation: the keys of its
+checkpoint only decrypt messages that were in flight.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class _Direction:
     Attributes
     ----------
     cipher : ChaCha20Poly1305
-        None until it is needed.
+        Cipher; None until needed.
     next : int
-        Counter of the next message; of those received, the first that is missing.
+        Counter of the next message to send, or of the first missing one to receive.
     ahead : set of int
-        Counters that were received beyond a gap.
+        Counters received beyond a gap.
     """
 
     __slots__ = ("ahead", "cipher", "next")
@@ -92,11 +92,11 @@ class Sealer:
     Parameters
     ----------
     protocol, run : str
-        Bound into every message.
+        Names bound into every message.
     index : int
         Number of the party.
     secret : X25519PrivateKey
-        Its key pair; a new one if not given.
+        The party's key pair; by default a new one.
 
     Notes
     -----
@@ -132,7 +132,7 @@ class Sealer:
     def add_peers(self, keys: Mapping[int, bytes]) -> None:
         """Register the other parties' public keys.
 
-        SealError as for `renew`; the present key of a party may be named again.
+        SealError as for `renew`; the current key of a party may be repeated.
         """
         for peer, key in keys.items():
             if peer != self.index and self._public.get(peer) != key:
@@ -147,8 +147,8 @@ class Sealer:
     def renew(self, peer: int, public: bytes) -> None:
         """Replace a party's key by that of its new incarnation; both counters restart at 0.
 
-        SealError when the party had this key before, in any incarnation: a counter would be used
-        twice under it; or when it had so many keys that no more are kept.
+        SealError if the party had this key before, because a counter could then repeat under it, or
+        had the maximum number of keys.
         """
         self._take(peer, bytes(public))
         self._agreed = {}
@@ -283,8 +283,8 @@ class Sealer:
     def _bound(self, sender: int, receiver: int, kind: str, round: int, epoch: int) -> bytes:
         """Associated data: `wire` bytes of (protocol, run, round, kind, sender, receiver, epoch).
 
-        They are put together from pieces, for each message needs them twice, and most messages are
-        of the kind, round and epoch of the one before.
+        They are joined from cached pieces, because each message needs them twice, and most messages
+        have the kind, round and epoch of the one before.
         """
         known, front, back = self._bound_last
         of = kind, round, epoch
@@ -328,15 +328,15 @@ def _rejected(sender: int, kind: str, round: int, epoch: int, why: str) -> SealE
 class Sealing:
     """Encrypted links of all parties of a simulation.
 
-    A restoration begins a new *incarnation*, with new keys of all parties. Earlier keys open
-    what was under way in the checkpoint.
+    A restoration begins a new *incarnation*, with new keys of all parties. Earlier keys decrypt
+    messages that were in flight in the checkpoint.
 
     Parameters
     ----------
     protocol, run : str
-        Bound into every message.
+        Names bound into every message.
     parties : iterable of int
-        Numbers of the parties; each gets a key pair of its own.
+        Numbers of the parties; each gets its own key pair.
     """
 
     def __init__(self, protocol: str, run: str, parties: Mapping[int, object]) -> None:

@@ -34,9 +34,9 @@ def use_session(path: Path, session: str, run: str, folder: Path | None = None) 
     path : Path
         The party's list; created if needed, with mode 0600.
     run : str
-        Token of the run, which another run has not.
+        Unique token of the run.
     folder : Path, optional
-        Of the run, so that a refusal can name it.
+        Folder of the run, for the error text.
     """
     from filelock import FileLock
 
@@ -58,15 +58,15 @@ def use_session(path: Path, session: str, run: str, folder: Path | None = None) 
 def refuse_used(path: Path, session: str, run: str | None = None) -> None:
     """Refuse a session that was used in another run.
 
-    ConfigurationError when the session was used in a run that has another token, or in any run
-    where `run` is None, or when the list cannot be read.
+    ConfigurationError if the session was used in a run with another token (with `run` None, in any
+    run), or the list cannot be read.
 
     Parameters
     ----------
     path, session
         As for `use_session`.
     run : str or None
-        Token of the run; None for a party that has nothing of its run.
+        Token of the run; None for a party without stored state of its run.
     """
     try:
         used = _used(path.read_text()) if path.exists() else {}

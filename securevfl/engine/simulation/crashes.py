@@ -76,16 +76,16 @@ class CrashInjector:
     Parameters
     ----------
     make_party : callable
-        New party object of a number, as it was before the run.
+        Function that creates the party of a number in its initial state.
 
     Attributes
     ----------
     round : int
-        Newest round that any party has begun, or a later one that ticks have come to; the fault
-        chains are at this round.
+        Newest round that any party has begun, or that ticks have reached; the fault chains are at
+        this round.
     counted : int
-        The same of the server's own count, where it has one (`Party.counts_rounds`); scripted
-        outages are at the later of both.
+        The same for the server's own count, if it has one (`Party.counts_rounds`); scripted outages
+        use the later of both.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class CrashInjector:
         Parameters
         ----------
         purpose : int
-            Whether a tick has passed since the last look: none, one for parties, or one for links.
+            Kind of the tick since the last check: none, one for parties, or one for links.
         """
         if purpose == _PARTIES:
             self._tick()

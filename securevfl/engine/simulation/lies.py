@@ -13,7 +13,7 @@ def replaced(payload: object, stream: np.random.Generator, modulus: int | None) 
     """The payload with random numbers for its values; identifiers and form stay.
 
     Elements of a field become uniform ones. Floats become normal ones, ten times as large as the
-    true ones in root mean square. What is neither, such as row numbers or ciphertexts, stays.
+    true ones in root mean square. Other values, such as row numbers or ciphertexts, are unchanged.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def replaced(payload: object, stream: np.random.Generator, modulus: int | None) 
         Arrays, and tuples and lists of them.
     stream : Generator
     modulus : int or None
-        p, where unsigned arrays hold elements of F_p.
+        p, if unsigned arrays hold elements of F_p.
     """
     if isinstance(payload, tuple | list):
         return type(payload)(replaced(each, stream, modulus) for each in payload)

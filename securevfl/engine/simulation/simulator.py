@@ -1,9 +1,9 @@
 """The simulation of a run: all parties in one process, in virtual time.
 
 There is one event queue, no event loop and no thread, so a run is a function of its seed. A message
-leaves after its sender's delay, queues on its sender's uplink behind what left before (one of the
-server then on its receiver's downlink), and arrives; what a party does in between costs no time,
-except in the "measured" and "modelled" compute modes, and where delays are the work of parties
+departs after its sender's delay, queues on its sender's uplink behind earlier messages (one of the
+server then on its receiver's downlink), and arrives. Computing takes no virtual time, except in the
+"measured" and "modelled" compute modes, and if delays are the work of parties
 (`Conditions.delay_mode`).
 """
 
@@ -73,7 +73,8 @@ class Simulation:
     Parameters
     ----------
     parties : mutable mapping of int to Party
-        A party that rejoins after a crash is a new object, and replaces the old one here.
+        Parties by number. A party that rejoins after a crash is a new object, which replaces the
+        old one.
     seed : int
         Seed of delays and of the parties' public streams.
     conditions : Conditions
@@ -83,18 +84,17 @@ class Simulation:
     patience : float
         Stall timeout: virtual seconds without a recorded event after which the run has stalled.
     copying : bool
-        Pass every payload through its bytes, as separate processes would; a test of protocols.
+        Encode and decode every payload, as between separate processes; for tests of protocols.
     sealing : Sealing, optional
-        Encrypt and authenticate every payload between two parties; it is then bytes until it is
-        opened on arrival.
+        Encryption of every payload between two parties; payloads are then bytes until they arrive.
     faults : Schedule, optional
         Crashes and lost links; needs `make_party`.
     make_party : callable, optional
-        New party object of a number, as it was before the run.
+        Function that creates the party of a number in its initial state.
     secrets : Secrets, optional
-        Secret streams of all parties; they follow from `seed` if not given.
+        Secret streams of all parties; by default derived from `seed`.
     rules : MessageRules, optional
-        What the protocol declares; every other message is refused.
+        Rules from the protocol's declared messages; other messages are refused.
     """
 
     def __init__(
@@ -161,9 +161,9 @@ class Simulation:
     def run(self, pause: Callable[[], bool] | None = None, *, until: float | None = None) -> None:
         """Run to the end, to the virtual second `until`, or until `pause` returns true.
 
-        `pause` is asked after each instant of virtual time, and now and then within a long one; a
-        run that paused can be run on. StalledError when parties wait and nothing is under way; when
-        the parties record nothing for more than `patience` virtual seconds; and when one instant
+        `pause` is called after each instant of virtual time, and repeatedly within a long one; call
+        `run` again to continue a paused run. StalledError if parties wait and no message is in
+        flight, if no event is recorded for more than `patience` virtual seconds, or if one instant
         has more than five million events.
         """
         if not self._started:
@@ -371,7 +371,7 @@ class Simulation:
     def _alike(self, sending: Sending, payloads: Sequence[object] | np.ndarray) -> int | None:
         """Common size of the messages if equal and no payload is copied; else None.
 
-        So they are where they are rows of one array, or one object for all. None elsewhere, and
+        Sizes are equal for rows of one array, or one object for all receivers. None otherwise, and
         for a single message.
         """
         held = self._copying or self.transcript.payloads is not None
@@ -526,7 +526,7 @@ class Simulation:
     def inject(self, message: Message, at: float) -> None:
         """Have a forged message arrive at a virtual second, as if from a liar.
 
-        It is no part of the transcript, and no link seals it.
+        It is not in the transcript, and is not encrypted.
         """
         self._queue.schedule(round_ns(at), ARRIVE, message._replace(row=-1))
 
@@ -648,7 +648,7 @@ class Simulation:
     def request_state(self, then: Callable[[dict[str, object]], None]) -> None:
         """Hand a consistent snapshot to `then` as soon as every party has passed a safe point.
 
-        The run goes on meanwhile; see `securevfl.engine.simulation.snapshots`.
+        The run continues meanwhile; see `securevfl.engine.simulation.snapshots`.
         """
         self._snapshot.request(then)
         if self.finished:  # no event will come that could complete it
@@ -703,21 +703,21 @@ class Simulation:
     ) -> Simulation:
         """Simulation continued from a state; `parties` are new objects of the same protocol.
 
-        CheckpointError when the state is of other parties, or of a protocol that keeps other
-        attributes; when parties may not repeat a round in another order, as they would do where
-        computing is measured.
+        CheckpointError if the state belongs to other parties, or to a protocol with other kept
+        attributes, or if computing is measured and a party may not repeat a round in another order
+        (`Party.resumes_measured`).
 
         Parameters
         ----------
         parties : mutable mapping of int to Party
         state : mapping
-            Of `state`.
+            State from `Simulation.state`.
         resumption : int
-            Number that no earlier resumption of the run had (`Party.life`).
+            Number of this resumption, unique in the run (`Party.life`).
         folder : Path, optional
-            Of the run: older rows of its transcript are there.
+            Folder of the run, with older rows of its transcript.
         **options
-            Of the simulation.
+            Further arguments of `Simulation`.
         """
         check_parties(parties, state["parties"])
         _refuse_another_order(parties, options.get("conditions"))

@@ -1,7 +1,7 @@
 """Slot of a party in a simulation: the party, its runner, and the engine's data on both.
 
-A slot outlives its party: one that comes back after a crash is a new object in the same slot. What
-happens to a party (a wait, a crash, a copy for a checkpoint) goes through a method of its slot.
+A slot outlives its party: after a crash a new party object is in the same slot. Waits, crashes and
+copies for checkpoints of a party are methods of its slot.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Replay:
     Parameters
     ----------
     log : list
-        (time, over, messages) of each wait since the safe point, with `over` None for a message
-        that a handler was given.
+        (time, over, messages) of each wait since the safe point; `over` is None for a message to a
+        handler.
     now : int
         Virtual nanoseconds at the safe point.
 
     Attributes
     ----------
     now : int
-        Virtual nanoseconds of the moment that is replayed.
+        Virtual nanoseconds of the replayed instant.
     """
 
     def __init__(self, log: list[Any], now: int) -> None:
@@ -69,9 +69,9 @@ class PartySlot(Owner):
     Parameters
     ----------
     queue : EventQueue
-        Clock of the run, to which the slot adds the party's timers.
+        Event queue of the run, to which the slot adds the party's timers.
     late : callable
-        Called with each message that is counted as late.
+        Called with each late message.
     at_rest : callable
         Called with the slot when the party begins a wait that is a safe point, and when it ends.
     measured : bool
@@ -79,27 +79,27 @@ class PartySlot(Owner):
     opener : callable, optional
         Opens sealed messages to the party.
     transcript : Transcript, optional
-        Is told when messages that `expect` arrive.
+        Transcript, which is informed of arrivals.
     quiet : bool
-        Whether arrivals matter to their receivers alone.
+        Whether arrivals affect only their receivers.
 
     Attributes
     ----------
     sealed : set of int
-        Rows of the messages that arrived and are sealed. All that a party takes at once are opened
+        Transcript rows of encrypted messages that arrived. Messages taken at once are decrypted
         together.
     uplink_free, downlink_free, busy_until : int
-        Virtual nanoseconds from which on the party's links, and the party, are free.
+        Virtual nanoseconds at which the party's links, and the party, become free.
     heard : int
-        The round before which all rounds are over, as the server told the party.
+        First round that is not over, as the server told the party.
     saved : dict or None
-        The copy of the party for the checkpoint that is being taken.
+        Copy of the party for the checkpoint in progress.
     down : bool
-        Whether the party has crashed and not come back.
+        Whether the party is crashed.
     own : dict or None
-        The party's own checkpoint, if it may crash.
+        Checkpoint of the party, if it may crash.
     incarnation : int
-        Number of crashes from which the party has come back; `Party.epoch` on the wire.
+        Number of crashes from which the party has come back; `Party.epoch` in messages.
     """
 
     def __init__(
@@ -395,7 +395,7 @@ class PartySlot(Owner):
     def work(self, activity: str, round: int, nanoseconds: int) -> int:
         """Make the party busy with an activity of a round; return its end.
 
-        Messages that the activity sends in one instant are one piece of work.
+        All messages that the activity sends in one instant need one piece of work.
         """
         now = self._queue.now
         known = self._working
@@ -454,9 +454,9 @@ class PartySlot(Owner):
         Parameters
         ----------
         party : Party
-            As it was before the run.
+            New party in its initial state.
         least_round : int
-            The round in which it is at least.
+            Lower bound of its round.
         """
         assert self.own is not None
         restore(party, self.own)
@@ -488,8 +488,8 @@ class PartySlot(Owner):
         Parameters
         ----------
         waiting : bool
-            Whether it has begun the wait that is the safe point. The copy is then of the moment
-            before, as the replayed party begins that wait anew.
+            Whether it has begun the wait at the safe point. The copy is then of the state before,
+            because the replayed party begins that wait again.
         """
         time = self._since if waiting else self._queue.now
         self.saved = snapshot(self.party, waits=self.runner.waits - waiting, time=time)

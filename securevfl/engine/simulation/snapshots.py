@@ -7,8 +7,8 @@ Then clock, queue, uplinks and mailboxes are copied at that instant.
 
 The copies are of different instants, and the log makes them agree: a resumed party starts at its
 safe point and is given its logged outcomes (`securevfl.engine.simulation.slot.Replay`), with its
-sends suppressed, as their messages are in the copied queue and mailboxes. It then stands where it
-stood when the snapshot was complete.
+sends suppressed, as their messages are in the copied queue and mailboxes. It is then in its state
+at the completion of the snapshot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ConsistentSnapshot:
     Parameters
     ----------
     state : callable
-        Everything that the checkpoint needs, once every party has been copied.
+        Function that returns the content of the checkpoint, once every party has been copied.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ConsistentSnapshot:
     def request(self, then: Callable[[dict[str, object]], None]) -> None:
         """Begin a snapshot; `then` is called with the state once every party is copied.
 
-        A request replaces one that is pending.
+        A request replaces a pending one.
         """
         self._then = then
         # Whoever stands at a safe point now is copied at once; a party that is down is already
