@@ -1,7 +1,7 @@
 """Verdicts on a card's claims from proofs for the coalitions that each claim names.
 
-A proof is of a coalition and its view (`securevfl.verified`); a card claims something of an asset
-against an adversary. The adversary stands for coalitions, and an asset for inputs, by their names.
+A proof concerns a coalition and its view (`securevfl.verified`); a card's claim concerns an asset
+and an adversary. This module maps adversaries to coalitions, and assets to inputs, by their names.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def coalitions_against(
     Parameters
     ----------
     adversary : Adversary
-        Its letters: "T" is `threshold`, "N - 1" all clients but one.
+        Adversary; "T" means `threshold`, "N - 1" all clients but one.
     there : iterable of frozenset
-        The coalitions that were decided.
+        Coalitions with a verdict.
     roles : mapping
         Numbers of the parties of each role, with blanks or underscores. A role in the plural is
         all that have it.
     threshold : int
-        The most clients that pool what they have.
+        Largest number of colluding clients.
     each : bool
         Take each of them, where all clients have the role in the plural: what one of them is sent
         unprotected, all are. For claims that claim nothing.
@@ -201,16 +201,17 @@ def judged_by_proof(
 ) -> ClaimVerdict:
     """The weakest verdict of the coalitions that a claim is about; NOT TESTED if there are none.
 
-    Where an output is one party's own, such as an embedding that is sent as it is, an asset on
+    If an output belongs to one party, such as an embedding that is sent unprotected, an asset on
     which it depends is NOT PROTECTED, unless the claim grants it (`Claim.given`).
 
     Parameters
     ----------
     claim : Claim
     found : sequence of Verdict
-        Of these coalitions, for all schedules.
+        Verdicts on these coalitions, for all schedules.
     traces : sequence of (sequence of Verdict, Trace)
-        Of each schedule's trace, the verdicts on all coalitions: outputs differ between traces.
+        For each schedule's trace, the verdicts on all coalitions, because outputs differ between
+        traces.
     missing : frozenset of int, optional
         A coalition that the claim is about, and that was not decided: it is NOT PROVED.
     inputs : mapping
@@ -403,21 +404,21 @@ def proved_report(
     Parameters
     ----------
     made : Protocol and Provable
-        Configured; its number of parties is that of the trace.
+        Configured protocol, whose number of parties the trace uses.
     claims : sequence of Claim
-        Of its card, or of its paper.
+        Claims of its card, or of its paper.
     options : mapping
-        The protocol's own, of which sizes are those of the trace.
+        Options of the protocol, with the trace's sizes.
     seed : int
     progress : callable
-        Told what is being done.
+        Called with a text on the current activity.
     library : str
         Version and hash of the library.
     keep : Path or None
         File of the verdicts of finished schedules.
     examine : callable
-        Evidence of verifiers on a claim. It decides where a claim is none of a view, such as that
-        of a budget of sums; else it can only accuse.
+        Function that returns verifiers' evidence on a claim. It decides claims that do not concern
+        a view, such as a budget of sums; on other claims it can only accuse.
     """
     from securevfl.verified.traced.proofs import NOT_COVERED, Traced, prove_protocol, verdicts_in
 
@@ -461,7 +462,7 @@ def proved_report(
 def traced_options(made: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options for the trace behind a verdict: the protocol's own, with small sizes.
 
-    Options of roles and messages are those with which it was made, be they given or chosen.
+    Options that determine roles and messages keep their configured values, given or default.
     """
     kept = {
         name: named(value) if name in OWN_CODE else value  # as another process finds it again

@@ -22,13 +22,13 @@ class Subject:
     Parameters
     ----------
     protocol : Protocol
-        In the configuration that the verdicts are about.
+        Protocol in the verified configuration.
     seed : int
-        Of what is not secret in the runs.
+        Seed of the public choices in the runs.
     level : float
         Failure probability of each test.
     progress : callable, optional
-        Told what is being done.
+        Called with a text on the current activity.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Subject:
     def shared(self, name: str, make: Callable[[], _T]) -> _T:
         """Result of `make`, called once for each name and shared by all verifiers.
 
-        An error of any kind is kept, too, and raised for each of them.
+        An error of any kind is stored as well, and raised for each of them.
         """
         if name not in self._shared:
             try:

@@ -30,18 +30,17 @@ class Evidence:
     verifier : str
         Name of the verifier.
     effect : {"supports", "accuses", "silent"}
-        Whether it speaks for the claim, against it, or neither.
+        Whether the finding supports the claim, contradicts it, or neither.
     text : str
-        What was done and found.
+        Description of the test and its result.
     bearing : Bearing
-        "proof": a condition of a written theorem, which holds or does not. "test": a test, which
-        rejected or did not. "gap": something that a proof needs and that was not shown. "failure":
-        the verifier ended in an error.
+        "proof": a condition of a written theorem that holds or not. "test": a test that rejected or
+        not. "gap": a missing condition of a proof. "failure": the verifier raised an error.
     p_value : float or None
-        Of a test: probability of such evidence where the claim holds; 0 where values were
-        recovered exactly. None where chance has no part.
+        For a test: probability of such evidence if the claim holds; 0 if values were recovered
+        exactly. None if no chance is involved.
     level : float
-        Of a test: probability that it accuses a protocol that keeps the claim.
+        For a test: probability that it rejects a true claim.
     """
 
     verifier: str
@@ -62,8 +61,8 @@ class ClaimVerdict:
     verdict : Verdict
     evidence : tuple of Evidence
     failure_probability : float or None
-        Of VIOLATED: the probability of such evidence where the claim holds. None where chance has
-        no part.
+        For VIOLATED: probability of such evidence if the claim holds. None if no chance is
+        involved.
     """
 
     claim: Claim
@@ -129,15 +128,15 @@ class Report:
     ----------
     protocol : str
     parameters : mapping
-        N, K, T, p and whatever else the verdicts depend on.
+        N, K, T, p and other parameters on which the verdicts depend.
     claims : tuple of ClaimVerdict
     shown : tuple of Leakage
     not_covered : tuple of str
-        What no verdict is about.
+        Matters that no verdict covers.
     ran : tuple of str
-        The traces that were proved. No verdict is about an option that none of them has.
+        Descriptions of the proved traces. Verdicts do not cover options that none of them has.
     library : str
-        Version and hash of the library that judged.
+        Version and hash of the library that gave the verdicts.
     """
 
     protocol: str
@@ -166,7 +165,7 @@ class Report:
         Raises
         ------
         KeyError
-            When the report has no such claim.
+            If the report has no such claim.
         """
         for one in self.claims:
             if (one.who, one.about) == (who, about):
@@ -177,8 +176,8 @@ class Report:
 def conclude(claim: Claim, evidence: Iterable[Evidence]) -> ClaimVerdict:
     """Verdict from evidence on a claim that is not about a coalition's view.
 
-    - Evidence against a claim decides, whatever speaks for it: VIOLATED.
-    - A verifier that ended in an error leaves its question open: COULD NOT BE CHECKED.
+    - Evidence against a claim outweighs all evidence for it: VIOLATED.
+    - A verifier that raised an error leaves its question open: COULD NOT BE CHECKED.
     - PROVED needs conditions of a theorem that hold, and no gap.
     - Tests that did not reject prove nothing: NOT PROVED. Without any evidence: NOT TESTED.
     """

@@ -52,29 +52,30 @@ def verify(
 
     A protocol that is written with protected values (`securevfl.verified`) is traced and proved;
     its certificate is checked by another process. The verdict on a claim is the weakest of all
-    coalitions that it is about: "PROVED", "DP", "NOT PROTECTED", "NOT PROVED" or "VIOLATED".
-    Verifiers of installed packages (`securevfl.audit.verifiers.registry`) may add evidence to it:
-    what accuses makes it "VIOLATED". Nothing is proved of any other protocol: "NOT PROVED".
+    coalitions that it names: "PROVED", "DP", "NOT PROTECTED", "NOT PROVED" or "VIOLATED". Verifiers
+    of installed packages (`securevfl.audit.verifiers.registry`) may add evidence; evidence against
+    a claim makes it "VIOLATED". For any other protocol the verdict is "NOT PROVED".
 
     Parameters
     ----------
     protocol : str or type of Protocol
     data : VerticalDataset, DataSource or str
-        Fixes the parties and default K. A trace has few rows, of its own.
+        Data set, which determines the parties and the default K. The trace uses a few rows of its
+        own.
     plain : bool
-        Verify the paper's evaluation, `masked=False`, and the claims as the paper makes them: the
-        card of plain evaluation claims nothing against the server.
+        Whether to verify the paper's unmasked evaluation, `masked=False`, and the paper's claims;
+        the card of plain evaluation claims nothing against the server.
     seed : int
-        Of what is not secret, and of the sampled subsets.
+        Seed of public choices and of sampled subsets.
     level : float
         Failure probability of each test.
     progress : callable, optional
         Told what is being done.
     limit : float, optional
-        Seconds after which the verification is ended and nothing COULD BE CHECKED. It is made in a
-        child process then, which imports the library anew: the protocol must be a name or a class
-        at the top of a module, and a script that asks for it must not do so when it is imported
-        (``if __name__ == "__main__":``). Without a limit it is made in this process.
+        Seconds after which the verification ends with COULD NOT BE CHECKED. With a limit it runs in
+        a child process, which imports the library: the protocol must be a name or a top-level class
+        of a module, and a script must guard the call by ``if __name__ == "__main__":``. Without a
+        limit it runs in this process.
     keep : Path, optional
         File of the verdicts of finished schedules. A verification that was stopped, or reached its
         limit, goes on from there, and removes it at its end.
@@ -84,13 +85,13 @@ def verify(
     Returns
     -------
     Report
-        A protocol that cannot be made has one verdict, COULD NOT BE CHECKED.
+        All verdicts. For a protocol that cannot be created there is one, COULD NOT BE CHECKED.
 
     Raises
     ------
     ConfigurationError
-        For options that cannot run, an entry point that is no verifier, `plain` for a protocol
-        that has no masks, or a limit for one that no other process can import.
+        For impossible options, an entry point that is no verifier, `plain` for a protocol without
+        masks, or a limit for a protocol that another process cannot import.
     """
     told = progress or (lambda words: None)
     if limit is not None:

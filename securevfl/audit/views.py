@@ -18,7 +18,7 @@ from securevfl.privacy.coalition import Coalition
 class Sent:
     """One message of a view; `payload` is None if the coalition sees only its size.
 
-    Times of sending and arrival are virtual nanoseconds; -1 where it has not arrived.
+    Times of sending and arrival are virtual nanoseconds; -1 if it has not arrived.
     """
 
     kind: str
@@ -45,9 +45,10 @@ class View:
     ----------
     coalition : Coalition
     messages : tuple of Sent
-        Sent or received by a member, in the order of sending; to an outsider all messages.
+        Messages sent or received by a member, in the order of sending; all messages for an
+        outsider.
     tapes : mapping of int to Tape
-        Its members' randomness.
+        Randomness of its members.
     inputs : mapping of int to object
         Its members' own data and models.
     """
@@ -129,21 +130,21 @@ def cut(
     Parameters
     ----------
     transcript : Transcript
-        Made with ``payloads=True``.
+        Transcript made with ``payloads=True``.
     coalition : Coalition
-        An outsider sees all envelopes and sizes, and on open links the payloads.
+        Coalition. An outsider sees all envelopes and sizes, and payloads on unencrypted links.
     tapes, inputs : mapping, optional
-        By party; only those of the members are taken.
+        Values by party; only those of members are used.
     sealed : bool
-        Whether links were sealed, so that no outsider saw a payload; the transcript holds them in
-        clear either way.
+        Whether links were encrypted, so that outsiders see no payload; the transcript has payloads
+        in the clear.
     kinds : mapping, optional
-        Kind on the wire to the name by which it is called here.
+        Mapping from kinds in messages to names in the view.
 
     Raises
     ------
     ConfigurationError
-        When the transcript kept no payloads.
+        If the transcript stored no payloads.
     """
     if transcript.payloads is None:
         raise ConfigurationError(

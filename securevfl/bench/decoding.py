@@ -34,7 +34,7 @@ class Cell:
     Attributes
     ----------
     tolerated : int
-        N - 2(K+T-1) - 1, what the theorem says; below 0 the code itself is refused.
+        N - 2(K+T-1) - 1, the theorem's limit; if negative, the code itself is refused.
     outcome : {"exact", "refused", "wrong"}
     """
 
@@ -75,7 +75,7 @@ def map_threshold(
         Random sets of stragglers tried for each cell; data, models and masks are from the
         operating system's entropy.
     progress : callable, optional
-        Told (codes done, codes in all).
+        Called with (codes done, all codes).
     """
     field = PrimeField(prime)
     shapes = [
@@ -170,7 +170,7 @@ def time_rounds(
     rounds : int
         Rounds of each cell, at least 2.
     progress : callable, optional
-        Told (cells done, cells in all).
+        Called with (cells done, all cells).
 
     Returns
     -------

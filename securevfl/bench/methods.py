@@ -70,20 +70,20 @@ class MethodTable:
     variants : sequence of str
         ``NAME`` or ``NAME:option=value,...``.
     data : sequence of str
-        Data sets, named alike with their options: ``NAME:parties=6``.
+        Data sets, with options in the same form: ``NAME:parties=6``.
     folder : Path
-        Gets a folder of runs for each data set; a run that is there is not made again.
+        Folder for the runs, one subfolder per data set; finished runs are not repeated.
     seeds : sequence of int
     until : float
-        Virtual seconds of a run.
+        Virtual seconds at which a run ends.
     conditions : str
-        As `securevfl.engine.conditions_file.load_conditions` takes them.
+        Argument of `securevfl.engine.conditions_file.load_conditions`.
     rates : sequence of float
-        Values of ``lr`` that are tried; a variant that names its own is not tuned.
+        Values of ``lr`` to try; a variant with its own ``lr`` is not tuned.
     options : mapping
-        Of every method that has them.
+        Options set for every method that has them.
     attack : callable, optional
-        Says what attacks got of the run of a job.
+        Function that returns the attack results on a job's run.
     data_dir : str, optional
         Folder of the published data sets.
     """

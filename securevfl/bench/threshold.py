@@ -60,7 +60,7 @@ class Method:
     batch_rows : int
         Rows of a coded batch.
     declared : mapping
-        Parties of each kind that it declares to bear; empty without R.
+        Number of tolerated parties that it declares, by kind of trouble; empty without R.
     """
 
     label: str
@@ -90,7 +90,7 @@ class Cell:
     rounds : tuple of float
         Virtual seconds of a round; infinite where an error ended the run.
     accuracy, sent : tuple of float
-        At the end of the run, and bytes until then; NaN where an error ended it.
+        Accuracy at the end of the run, and bytes until then; NaN if an error ended it.
     error : str
         The first one.
     """
@@ -129,7 +129,7 @@ class Threshold:
     clock : int
         The clock's threshold.
     declared : int or None
-        That of the clock by the method's own word; None if it says nothing.
+        The clock's threshold that the method declares; None if it declares none.
     """
 
     method: str
@@ -156,7 +156,7 @@ class Sweep:
     parties : int
         N.
     folder : Path
-        Gets ``jobs/``: a run whose result is there is not made again.
+        Folder for ``jobs/``; a run with a stored result is not repeated.
     target : float
         Accuracy to be reached.
     until : float, optional
@@ -164,11 +164,11 @@ class Sweep:
     counts : sequence of int, optional
         Numbers s, of which 0 is always one; all if left out.
     slower : float
-        How many times slower a slow party is, where a setting does not say.
+        Factor by which a slow party is slower, if the setting does not define it.
     factor : float
         c.
     options : mapping
-        Of every method that has them.
+        Options set for every method that has them.
     """
 
     source: DataSource

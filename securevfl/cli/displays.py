@@ -45,8 +45,8 @@ class TimeLeft:
 def busy(what: str) -> Iterator[Callable[[str], None]]:
     """Show on standard error that work is going on, once it takes more than a second.
 
-    Yields a function; its argument names what is being done just now. Where that begins with the
-    share that is done, such as "40 %", the time that is left is estimated.
+    Yields a function, whose argument is a text on the current activity. If the text begins with the
+    fraction done, such as "40 %", the remaining time is estimated.
     """
     # The stream of now: `verify` takes what is written on a later one for a party's.
     stream = sys.stderr
@@ -107,7 +107,7 @@ def progress_display(name: str) -> ProgressDisplay:
 def figures(progress: Progress, *, short: bool = False) -> str:
     """Loss, accuracy, virtual time, results used and late, and sums, in fixed order.
 
-    Of a regression R squared stands in the place of the accuracy.
+    For a regression R squared replaces the accuracy.
     """
     loss = "-" if progress.loss is None else f"{progress.loss:.4f}"
     accuracy, virtual = percent(progress.accuracy, 1), clock(progress.virtual_seconds)

@@ -70,7 +70,7 @@ def _our_flag(word: str, known: Collection[str]) -> str:
 def choices(words: str, incomplete: str) -> list[str]:
     """Words, from a list separated by ``|``, that begin with the typed text.
 
-    Words in capitals stand for a value of the user's own, and are left out.
+    Words in capitals are placeholders, and are left out.
     """
     found = [word for word in words.split("|") if word.startswith(incomplete)]
     return [word for word in found if not word.isupper()]
@@ -88,7 +88,7 @@ def run_command(
     title : str
         Heading of its own options in the help page.
     start : callable
-        Takes all values by option name; those of the protocol only where they were given.
+        Called with all values by option name; those of the protocol only if given.
     """
     from securevfl.cli.common import parameter, shared_options, shared_parameters
 
@@ -115,7 +115,7 @@ def make_command(
     fields : mapping
         Field and heading in the help page, by name.
     start : callable
-        Takes all values by option name; those of fields only where they were given.
+        Called with all values by option name; those of fields only if given.
     folded : collection of str
         Fields that help pages show with ``--help-all`` only, besides the advanced ones.
     """

@@ -127,8 +127,8 @@ def _plain(value: Any) -> Any:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a plain table with a heading; no cell is cut, even on a narrow terminal.
 
-    In a terminal cells are folded to its width. What goes to a file or a pipe is as wide as the
-    table, for nobody can widen it.
+    In a terminal, cells are wrapped to its width. Output to a file or a pipe is as wide as the
+    table.
     """
     from rich.box import SIMPLE_HEAD
 
@@ -173,7 +173,7 @@ def _give_room(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: 
 def print_brief(summary: Mapping[str, Any]) -> None:
     """Print a run's key figures: measures with baseline, cost, and what it does not hide.
 
-    The first of the notices, whose others the report has, stands with them.
+    The first notice is printed with them; the report has the others.
     """
     from rich.markup import escape
 
@@ -226,7 +226,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
 def print_claims(claims: Sequence[Mapping[str, Any]], attacked: str = "") -> None:
     """Print the claims; those of strength "none" appear as not protected.
 
-    `attacked` is a sentence on what attacks got, which follows what sums tell.
+    `attacked` is a sentence on the results of attacks, printed after that on decoded sums.
     """
     about: dict[tuple[str, str, str], list[str]] = {}
     for claim in claims:

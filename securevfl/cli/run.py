@@ -51,9 +51,9 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     protocol : str
         Name of the protocol.
     variant : mapping
-        Options that were part of its name.
+        Options that were part of the protocol's name.
     values : mapping
-        Values of the common options by name, and of those options of the protocol that were given.
+        Values of the common options, and of the given options of the protocol, by name.
     """
     import securevfl
     from securevfl.runs import alignment

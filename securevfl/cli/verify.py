@@ -355,7 +355,7 @@ def _write(report: Report, folder: Path) -> None:
 def print_report(report: Report, attacked: str = "") -> None:
     """Print verdicts as a table, then the evidence, then what no claim covers.
 
-    `attacked` is a sentence on what attacks got, which follows what sums tell.
+    `attacked` is a sentence on the results of attacks, printed after that on decoded sums.
     """
     from rich.markup import escape
 

@@ -32,7 +32,8 @@ class Cohorts:
     Attributes
     ----------
     groups : tuple of tuple of int
-        Clients of each cohort; each client is in one. Without cohorts each client is one by itself.
+        Clients of each cohort; each client is in exactly one. Without cohorts each client forms its
+        own.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -84,7 +85,7 @@ def cohorts_of(method: str, number: int, parties: int, privacy: int) -> Cohorts:
     Raises
     ------
     PrivacyError
-        Where a cohort would have fewer than T + 2 clients.
+        If a cohort would have fewer than T + 2 clients.
     """
     most = most_cohorts(parties, privacy)
     if number > most:

@@ -53,12 +53,12 @@ def blocks_of(parties: int, privacy: int, unknown: int) -> Blocks:
     privacy : int
         T >= 1.
     unknown : int
-        u >= 0, the dimension of what T parties must not know of a mask.
+        u >= 0, the number of dimensions of a mask that T parties must not know.
 
     Raises
     ------
     ConfigurationError
-        Where a party would compute more than 4,096 streams, or there were more than 4,096 keys.
+        If a party would compute more than 4,096 streams, or there would be more than 4,096 keys.
 
     Examples
     --------

@@ -16,8 +16,8 @@ Array = NDArray[Any]
 def as_elements(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> Array:
     """The values as an array of `dtype`, all checked to lie in [0, p).
 
-    Unsigned arrays and Python integers (scalars, lists or object arrays) are taken. Signed and
-    floating arrays are refused: a negative number or a rounded one would be a wrong element.
+    Unsigned arrays and Python integers (scalars, lists or object arrays) are accepted. Signed and
+    floating arrays are refused, because a negative or rounded number would be a wrong element.
     """
     refuse_other_field(values, p, name)
     array = values if isinstance(values, np.ndarray | np.generic) else _from_python(values)

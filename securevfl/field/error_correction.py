@@ -1,8 +1,8 @@
 """Finding the wrong rows among results of a polynomial computation.
 
-Wrong results sit in whole rows, so all columns share their places. The rows are projected on random
-weights that were drawn after they arrived; the projections are a Reed-Solomon word, whose syndromes
-vanish for honest rows and otherwise locate the wrong ones.
+A wrong result is a whole row. The rows are projected on random weights, drawn after the rows
+arrived; the projections are a Reed-Solomon word, whose syndromes vanish for honest rows and
+otherwise locate the wrong ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def honest(field: PrimeField, points: Array, rows: Array, R: int) -> Array:
     Raises
     ------
     CorruptResultsError
-        If more rows are wrong than their number lets be found.
+        If more rows are wrong than can be located.
     """
     # A wrong row is wrong in all projections but with probability 2/p, so that L columns need no
     # decoder each. The weights must be unknown to the author of a row when it is sent: else an

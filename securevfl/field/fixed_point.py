@@ -22,7 +22,7 @@ _CHUNK = 1 << 15  # Elements per draw of random words: the words stay in the L1 
 class FixedPoint:
     """Fixed-point numbers with `bits` binary places, as elements of a prime field.
 
-    phi(z) = z for z >= 0 and p + z for z < 0; a real x stands as phi(Round(2^bits x)).
+    phi(z) = z for z >= 0 and p + z for z < 0; a real x is represented by phi(Round(2^bits x)).
 
     Parameters
     ----------
@@ -104,8 +104,8 @@ class FixedPoint:
         z : array_like
             Elements.
         bits : int, optional
-            Binary places of `z`, 0 to 124 (a product has those of both factors); the instance's
-            own when omitted.
+            Binary places of `z`, 0 to 124 (a product has the sum of its factors'); by default the
+            instance's.
         out : ndarray, optional
             C-contiguous float64 array for the result.
         """

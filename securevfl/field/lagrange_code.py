@@ -40,11 +40,11 @@ class LagrangeCode:
     field : PrimeField
         The field.
     parties : int
-        N, the number of shares.
+        Number N of shares.
     segments : int
         K, the number of data segments.
     privacy : int
-        T >= 1, how many parties may pool their shares and learn nothing.
+        T >= 1, the number of colluding parties that learn nothing from their shares.
     alphas, betas : sequence of int, optional
         The N points of the parties and the K + T points of data and masks. By default
         beta = 1..K+T and alpha = K+T+1..K+T+N. All must be distinct and alphas not 0.
@@ -188,10 +188,10 @@ class LagrangeCode:
         out : ndarray, optional
             Shape (N, ...) of the field's dtype, for the result.
         source : Source, optional
-            Where the masks come from; the operating system's entropy when omitted.
+            Source of the masks; by default the operating system's entropy.
         masks : array_like, optional
-            Shape (T, ...): the masks themselves, for test vectors and exhaustive verifiers. Shares
-            hide nothing unless the masks are fresh, uniform and kept secret.
+            Masks, shape (T, ...), for test vectors and exhaustive tests. Shares protect nothing
+            unless the masks are fresh, uniform and secret.
         threads : int
             Threads that share the work.
 
@@ -224,7 +224,7 @@ class LagrangeCode:
         Parameters
         ----------
         value : array_like
-            Shape (...), elements; FedVS shares its model so.
+            Elements of shape (...), such as a model in FedVS.
         out, source, masks, threads
             As for `encode`.
 
@@ -292,7 +292,8 @@ class LagrangeCode:
         degree : int, optional
             The degree of the computation in the shares; the code's own when omitted.
         check : bool
-            Compare the results beyond the first R with what those R imply; needs R + 1 results.
+            Whether to compare further results with the polynomial of the first R; needs R + 1
+            results.
         threads : int
             Threads that share the work.
 
@@ -304,7 +305,7 @@ class LagrangeCode:
         Raises
         ------
         NotEnoughResultsError
-            If fewer than R results are given, or R where `check` is set: nothing could be compared.
+            If fewer than R results are given, or fewer than R + 1 with `check`.
         CorruptResultsError
             If `check` is set and further results disagree.
         ConfigurationError
@@ -345,7 +346,7 @@ class LagrangeCode:
     def decode_matrix(self, parties: Sequence[int]) -> Array:
         """Matrix (K, n) that maps the results of n parties to the values at the betas.
 
-        Kept for the sets of survivors seen last.
+        Matrices of the latest sets of parties are cached.
 
         Parameters
         ----------
@@ -417,16 +418,16 @@ class LagrangeCode:
         NotEnoughResultsError
             If fewer than R results are given, or fewer than R are left.
         CorruptResultsError
-            If no set of at most A wrong results explains what was received.
+            If no set of at most A wrong results explains the received ones.
 
         Notes
         -----
-        A wrong row escapes both projections with probability below 2^-58, whatever its author
-        chose before sending. More than A *random* wrong rows raise, except with probability about
-        C(R', A) p^(R - R' + A), times 1/p for the re-check. More than A colluders who know each
-        other's results are another matter: from R' = R + 2A results, A + 1 of them can agree on
-        another polynomial, force wrong values and have an honest party named. Only wrong results
-        are covered; inconsistent dealing of shares is at most detected, and nobody is named.
+        A wrong row escapes both projections with probability below 2^-58, whatever its author chose
+        before sending. More than A *random* wrong rows raise, except with probability about C(R',
+        A) p^(R - R' + A), times 1/p for the re-check. More than A colluders who know each other's
+        results can do more: of R' = R + 2A results, A + 1 can agree on another polynomial, force
+        wrong values and have an honest party named. Only wrong results are covered; inconsistent
+        dealing of shares is at most detected, and nobody is named.
 
         References
         ----------

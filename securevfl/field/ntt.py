@@ -58,7 +58,7 @@ def coset_points(field: PrimeField, N: int, size: int) -> tuple[list[int], list[
     Raises
     ------
     FieldError
-        If K + T is no power of two or the field has no such roots of unity.
+        If K + T is no power of two, or the field lacks these roots of unity.
     """
     if size < 1 or size & (size - 1):
         raise FieldError(

@@ -1,7 +1,7 @@
 """Field elements as a stream of bits: b = ceil(log2 p) bits each, and no more.
 
-The stream is the integer ``sum_i z_i 2^(i b)`` in ceil(n b / 8) bytes, little-endian. Each array
-has one stream, and each stream that `unpack` accepts belongs to one array.
+The stream is the integer ``sum_i z_i 2^(i b)`` in ceil(n b / 8) bytes, little-endian. The encoding
+is unique: `unpack` accepts no other stream of an array.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def pack(elements: Array, modulus: int) -> Array:
     Raises
     ------
     FieldError
-        For another dtype, and for a number outside [0, p).
+        For another dtype, or a number outside [0, p).
 
     Examples
     --------
@@ -101,8 +101,8 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
     Raises
     ------
     FieldError
-        When the length does not fit the shape, which is found before anything is allocated; when
-        an element is not below p; when a bit after the last element is set.
+        If the length does not match the shape (checked before any allocation), an element is not
+        below p, or a bit after the last element is set.
 
     Examples
     --------

@@ -15,11 +15,11 @@ def share(threads: int, length: int, work: Callable[[slice], None], multiple: in
     Parameters
     ----------
     threads : int
-        At least 1; more than the processors this process may use are not started.
+        Number of threads, at least 1; limited to the processors that this process may use.
     length : int
-        The number of rows or columns to deal.
+        The number of rows or columns to divide.
     work : callable
-        Takes one slice; slices do not overlap.
+        Function of one slice; slices do not overlap.
     multiple : int
         Slices start at multiples of this number.
     """

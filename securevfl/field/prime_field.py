@@ -125,7 +125,7 @@ class PrimeField:
         shape : int or tuple of int
             The shape of the result.
         source : Source, optional
-            Where the bytes come from; the operating system's entropy when omitted.
+            Source of the bytes; by default the operating system's entropy.
         """
         from securevfl.field.sampling import uniform
 
@@ -155,8 +155,7 @@ class PrimeField:
         Raises
         ------
         FieldError
-            If it is no array of galois, or one of another field: 3 in GF(97) and 3 in GF(101) are
-            different elements.
+            If it is no galois array, or one of another field.
         """
         if not hasattr(type(array), "order"):
             raise FieldError(
@@ -235,7 +234,7 @@ class PrimeField:
         a : array_like
             Field elements.
         exponent : int or array_like of int
-            One for all, or an array that broadcasts with `a`; of any size and sign.
+            One exponent, or an array that broadcasts with `a`; any integers.
 
         Returns
         -------
@@ -313,13 +312,13 @@ class PrimeField:
         a, b : array_like
             Shapes (..., m, k) and (..., k, n), or vectors.
         out : ndarray, optional
-            C-contiguous array of `dtype` for the result; it may not overlap `a` or `b`. Where a
-            number in `b` is refused, it holds nothing of meaning.
+            C-contiguous array of `dtype` for the result, which must not overlap `a` or `b`. Its
+            content is undefined if a number in `b` is refused.
         threads : int
             Threads that share the work.
         trusted : bool
-            The caller vouches that both are arrays of `dtype` with values in [0, p), as every
-            result of this class is; the pass that checks the range (one read of each) is left out.
+            Skip the range check. Both must be arrays of `dtype` with values in [0, p), like all
+            results of this class.
 
         Raises
         ------

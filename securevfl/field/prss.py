@@ -78,11 +78,11 @@ class Prss:
     code : LagrangeCode
         N, T and the points of the parties.
     degree : int
-        Lowest degree in the shares of a result that is masked. Its u chooses the blocks, and they
-        do for every greater u.
+        Lowest degree, in the shares, of a masked result. Its u determines the blocks, which suffice
+        for every greater u.
     by_dealers : bool
-        Whether T + 1 dealers deal values to all but the first m parties, for results of this degree
-        only. Else every party computes its own.
+        Whether T + 1 dealers send mask values to all but the first m parties, for results of this
+        degree only. Otherwise every party computes its own values.
 
     Raises
     ------

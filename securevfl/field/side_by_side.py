@@ -20,12 +20,12 @@ class SideBySide:
     Parameters
     ----------
     matrices : sequence of ndarray, (rows, d_n), uint32 or uint64
-        One at least, all of the same dtype. They are kept, not copied.
+        At least one matrix, all of one dtype. They are referenced, not copied.
 
     Raises
     ------
     FieldError
-        When they have not as many rows, another dtype, or other than two axes.
+        If numbers of rows or dtypes differ, or a matrix has not two axes.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class SideBySide:
         Raises
         ------
         FieldError
-            When a number is none of a row.
+            If a number is no row number.
         """
         from securevfl.field.kernels.streaming.gather import gather
 

@@ -2,8 +2,8 @@
 
 T. Castiglia, S. Wang, S. Patterson, "Flexible Vertical Federated Learning with Heterogeneous
 Parties", 2023, arXiv 2208.12672, as its authors' published code has it. In each round all parties
-embed one batch; everybody is told all embeddings, the server model and the labels of the batch;
-then party n makes Q_n steps on its own part of the model, with all other parts as they were told.
+embed one batch; all parties receive all embeddings, the server model and the labels of the batch;
+then party n makes Q_n steps on its own part of the model, with all other parts fixed.
 """
 
 from __future__ import annotations

@@ -275,8 +275,8 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
     def ideal(self, world: World) -> None:
         """Declare outputs: batches and embeddings to the server, dL/dH_n to n, the loss to all.
 
-        Who arrives when is public, and follows from the conditions. Losses and gradients may depend
-        on labels alone, beside what a client has itself: others may have sent nothing yet.
+        The order of arrival is public, and depends on the conditions only. Losses and gradients may
+        depend only on labels and the client's own values, because others may have sent nothing yet.
         """
         ideal, last = self.inputs(world), world.the(SERVER, "last")
         sent: dict[int, tuple[Secret, Secret]] = {}

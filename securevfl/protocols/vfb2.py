@@ -206,8 +206,8 @@ class Vfb2(OpenEmbeddings, EmbeddingProtocol):
     def ideal(self, world: World) -> None:
         """Declare outputs: all H_n to the server, theta to clients in a sum, the loss to all.
 
-        A client does what it is asked for in the order of the dominator's messages, which is
-        public: an output is of its weights at the request.
+        A client processes the dominator's messages in their public order, so an output uses its
+        weights at the time of the request.
         """
         ideal = self.inputs(world)
         outputs: dict[int, dict[int, Secret]] = {}

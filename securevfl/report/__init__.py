@@ -25,7 +25,7 @@ class Written:
     runs : tuple of str
         Names of the runs in it.
     missing : tuple of str
-        What the folders did not hold, in words.
+        Descriptions of parts that the folders lack.
     files : tuple of Path
         Figures and tables that were written beside the page.
     """
@@ -61,15 +61,14 @@ def write_report(
     folders : sequence of Path
         Folders of runs and of studies, at least one.
     out : Path, optional
-        File, or an existing folder, that gets the page. If not given, it is the folder of the run
-        where just one is named, else the current folder. A report that is there is written anew;
-        any other file is left alone.
+        File, or existing folder, for the page. By default the run's folder if there is just one
+        run, else the current folder. An existing report is overwritten; any other file is not.
     figures : Path, optional
-        Folder for the figures as SVG and PDF and the tables as CSV and LaTeX. It is made where it
-        is not there; files in it that have the names of these are written anew.
+        Folder for the figures as SVG and PDF and the tables as CSV and LaTeX. It is created if
+        missing; files of the same names are overwritten.
     verifications : sequence of Path
-        Output of ``securevfl verify PROTOCOL --json``, for the verdicts. A ``verify.json`` in a
-        run's folder is found by itself.
+        Output files of ``securevfl verify PROTOCOL --json``, for the verdicts. A ``verify.json`` in
+        a run's folder is used automatically.
 
     Returns
     -------
@@ -78,9 +77,9 @@ def write_report(
     Raises
     ------
     ConfigurationError
-        When a folder holds no run that has ended, or the page may not be written there.
+        If a folder has no finished run, or the page cannot be written there.
     DataError
-        When a file of a run is damaged.
+        If a file of a run is damaged.
     """
     from securevfl.report.loading import read_records
     from securevfl.report.page import render, write_files

@@ -30,8 +30,8 @@ _NOT_COMPARED = ("batch_rows", "seed", "epsilon")
 def claims(record: Record) -> list[dict[str, Any]]:
     """The claims of a run, each with its verdict and evidence.
 
-    A claim of the notion "none" says that nothing is claimed: `NO_CLAIM`, whatever was tested. A
-    verdict is one on the same claim with the same parameters; any other claim is `NOT_VERIFIED`.
+    A claim of strength "none" has the verdict `NO_CLAIM`, whatever was tested. Other claims have
+    the verdict on the same claim with the same parameters, or `NOT_VERIFIED`.
     """
     verdicts = {} if other_parameters(record) else {_key(found): found for found in _all(record)}
     made = []
@@ -55,7 +55,7 @@ def meanings(records: Sequence[Record]) -> dict[str, str]:
 def other_verdicts(record: Record) -> list[dict[str, Any]]:
     """Verdicts, other than NOT TESTED, without a matching claim in this run.
 
-    They are all verdicts if the verification had other parameters than the run.
+    These are all verdicts if the verification had other parameters than the run.
     """
     own = set() if other_parameters(record) else {_key(c) for c in record.summary.get("claims", ())}
     return [

@@ -23,8 +23,8 @@ _MOST = 1500  # rows of a curve without a measure on test rows; beyond, every k-
 def curves(record: Record) -> dict[str, Any]:
     """Columns of a run's history: rounds, virtual seconds, bytes and all measures.
 
-    Of a long history every k-th row is in it (k is ``every``), all rows with a measure on test
-    rows, and the last one.
+    For a long history they contain every k-th row (k is ``every``), all rows with a measure on test
+    rows, and the last row.
     """
     every = math.ceil(len(record.rows) / _MOST)
     last = len(record.rows) - 1
@@ -51,7 +51,7 @@ def evaluated(record: Record) -> list[dict[str, Any]]:
 def measures_of(records: Sequence[Record]) -> list[str]:
     """Measures that some run has at least twice, in page order.
 
-    One value makes no curve. If there are no such measures, all that occur.
+    One value gives no curve. If there are no such measures, the result has all that occur.
     """
     most = {
         name: max(

@@ -143,9 +143,9 @@ def in_short(claims: Sequence[Facts], released: Facts | None) -> str:
     Parameters
     ----------
     claims : sequence of mapping
-        As a summary has them.
+        Claims in the form of a summary.
     released : mapping or None
-        What decoded sums gave; None where nobody decodes sums.
+        Counts of equations from decoded sums; None if the protocol decodes no sums.
 
     Examples
     --------

@@ -34,8 +34,8 @@ class LivePage:
     """A context in which a page about a run is served on the loopback address.
 
     The port is a free one and the path holds 192 random bits. Every other path, and every request
-    that names another host, gets an empty 404: other people on this computer and pages of other
-    sites in its browser learn nothing.
+    for another host, gets an empty 404, so that other users of this computer and other pages in its
+    browser learn nothing.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class LivePage:
     title : str
         Heading.
     engine : str
-        Whose time it is.
+        Engine whose clock the page shows.
     """
 
     name: str

@@ -40,13 +40,13 @@ def read_records(folders: Sequence[Path], verifications: Sequence[Path] = ()) ->
     ----------
     folders : sequence of Path
     verifications : sequence of Path
-        Files that `securevfl verify` wrote, or its output; each belongs to the runs of its
-        protocol, whatever a ``verify.json`` in their folders says.
+        Files with output of `securevfl verify`; each is used for the runs of its protocol, instead
+        of a ``verify.json`` in their folders.
 
     Raises
     ------
     ConfigurationError
-        When a folder holds no run, or one that has not ended.
+        If a folder has no run, or an unfinished one.
     DataError
         When a file in it is damaged.
     """

@@ -19,7 +19,7 @@ class Messages:
     Attributes
     ----------
     columns : mapping of str to ndarray
-        As `securevfl.engine.transcript.Transcript.columns` gives them; at least one row.
+        Columns from `securevfl.engine.transcript.Transcript.columns`; at least one row.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -65,7 +65,7 @@ class Record:
     label, group : str
         Name in the report; runs of one group share their colour and are toggled together.
     place : str
-        Name of the folder, without the way to it.
+        Name of the folder, without its path.
     protocol : str
     config : mapping
         Content of ``config.toml``, or a study's settings in its form.
@@ -74,16 +74,17 @@ class Record:
     events : list of dict
         All other events, likewise.
     messages : Messages or None
-        None where a study or an older version kept none.
+        Messages; None if a study or an older version stored none.
     summary : mapping
     verification : mapping or None
         Content of ``verify.json``.
     attacked : str
-        Sentence on what attacks got, or how they are made; empty where nobody decodes sums.
+        Sentence on the results of attacks, or on the command for them; empty if the protocol
+        decodes no sums.
     whole : bool
-        Whether `rows` and `events` are all that happened; a study keeps evaluated rows only.
+        Whether `rows` and `events` are complete; a study stores evaluated rows only.
     evaluation : Evaluation or None
-        Sums over the test rows; None of a regression, and where nobody wrote them down.
+        Sums over the test rows; None for a regression, or if they were not stored.
     """
 
     label: str

@@ -24,11 +24,11 @@ class Reproduction:
     Attributes
     ----------
     words : list of str
-        The command, word by word.
+        The words of the command.
     files : dict
-        TOML files that the command names, and their content.
+        Content of the TOML files that the command names.
     notes : list of str
-        What a reader must know besides.
+        Further notes for the reader.
     """
 
     words: list[str]

@@ -31,9 +31,9 @@ class Cells:
     ends : list of float
         Virtual seconds; a column begins where the one before ends, the first at 0.
     first, last : list of int
-        Rounds, where columns are rounds; empty where parties have rounds of their own.
+        Rounds of each column; empty if each party counts its own rounds.
     step : int
-        Rounds that share a column.
+        Number of rounds per column.
     """
 
     ends: list[float]

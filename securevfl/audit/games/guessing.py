@@ -39,9 +39,9 @@ def rank_game(
     Parameters
     ----------
     statistic : callable
-        Bit to the ranks of the view of a fresh run; see `block_ranks`.
+        Function from a bit to the ranks of the view of a new run; see `block_ranks`.
     rounds : int
-        Guesses, after four runs with each secret.
+        Number of guesses, after four runs with each secret.
     stream : Generator, optional
     """
     seen = [Counter(statistic(bit) for _ in range(_TRAINING)) for bit in (0, 1)]

@@ -19,7 +19,7 @@ class Verifier(Interface):
     Attributes
     ----------
     name : str
-        How evidence and the registry call it.
+        Name in evidence and in the registry.
     """
 
     name: str
@@ -38,9 +38,9 @@ class Verifier(Interface):
         ----------
         claim : Claim
         subject : Subject
-            Gives recorded runs, which all verifiers share.
+            Subject with recorded runs, which all verifiers share.
         seed : int
-            Of what it samples.
+            Seed of its sampling.
         level : float
             Failure probability of each of its tests.
         """

@@ -2,11 +2,11 @@
 
 Line numbers are those of the algorithm in docs/coded-split.md, and so are the letters: n_o owners
 with columns and helpers without, together N holders numbered from 0; K segments, T colluders, R
-uploads needed, h embedding width, |B| coded rows. Owner n's rows X_n stand at the data points
-beta_k, and so does its model W_n; holder j has the shares F_n(alpha_j) and W_n(alpha_j) of all of
-them. The server deals shares Gamma(alpha_j) of its step Gbar = -eta dL/dH, holders add
-F^T Gamma to their shares of the models, and upload masked shares of the sum of embeddings. The
-holders are here, the server in `securevfl.protocols.coded_split.server`.
+uploads needed, h embedding width, |B| coded rows. Owner n's rows X_n and its model W_n are the
+values at the data points beta_k; holder j has the shares F_n(alpha_j) and W_n(alpha_j) of all
+owners. The server deals shares Gamma(alpha_j) of its step Gbar = -eta dL/dH, holders add F^T Gamma
+to their shares of the models, and upload masked shares of the sum of embeddings. This module has
+the holders; `securevfl.protocols.coded_split.server` has the server.
 """
 
 from __future__ import annotations
@@ -75,28 +75,28 @@ _EVENLY, _DOUBLED = 20, 10  # questions without a word: at equal times, then eve
 class Holder(KeyParticipant):
     """Holder j: has shares of all data and models, uploads masked sums, applies dealt steps.
 
-    As it stands here it is a helper, which has no data of its own.
+    This class is a helper, which has no data of its own; `Owner` derives from it.
 
     Attributes
     ----------
     model : tuple
-        W(alpha_j) of all owners, (d, h), which steps are in it: all up to a number, and some
-        later ones, and the digest of these steps. It is one value and replaced as one: an upload
-        from a share that lacks a step, or has it twice, would tell the server the Gram matrix of
-        the holder's shares of the data.
+        W(alpha_j) of all owners, (d, h); the steps in it (all up to a number, and some later ones);
+        and the digest of these steps. The tuple is replaced as a whole: an upload from a share that
+        lacks a step, or has it twice, would reveal to the server the Gram matrix of the holder's
+        data shares.
     data_shares : dict
         F(alpha_j) of all owners by part, (rows, d).
     keys : dict
-        k_A of every block A that it is not in; with dealt masks k_ij of a dealer i and j, one of
-        whom it is.
+        k_A of every block A that does not contain it; with dealt masks, k_ij of dealer i and holder
+        j, if it is one of both.
     dealt : dict
-        Of each dealer the newest mask that it dealt: round, digest of the steps, value.
+        Newest dealt mask of each dealer: round, digest of the steps, value.
     unknowns : int
-        Independent columns of all owners, with a budget of sums.
+        Number of independent columns of all owners; needed for a budget of sums.
     named : tuple
-        With a budget of sums, or at the covert level, the newest labels that it answered, and of
-        each the digest of the steps in the model and a hash of the own share of it, one after the
-        other. The budget counts each batch once, so no label is answered from another model.
+        With a budget of sums, or at level covert: the newest answered labels, each with the digest
+        of the model's steps joined to a hash of the holder's model share. The budget counts each
+        batch once, so no label is answered with a second model.
     """
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
@@ -431,15 +431,14 @@ class Holder(KeyParticipant):
     def name_steps(self, label: int) -> None:
         """Note the steps in the model that answers a label; refuse other steps, even after a crash.
 
-        The server may send one digest for two steps, so the own share of the model is also
-        compared. The note is needed even without a budget, because parties may lie: a holder that a
-        crash took back to its last checkpoint could otherwise receive a second version of a step,
-        and count in both.
+        The server may send one digest for two steps, so the model share is compared, too. The note
+        is needed even without a budget, because parties may lie: a holder that a crash took back to
+        its last checkpoint could otherwise receive a second version of a step, and count in both.
 
         Raises
         ------
         PrivacyError
-            Where the label was answered with other steps, or is older than what is remembered.
+            If the label was answered with other steps, or is older than the stored ones.
         """
         if not (self.budgeted or self.public.covert):
             return
@@ -567,15 +566,15 @@ class Holder(KeyParticipant):
 def patience(seconds: float | None, silent: int) -> float | None:
     """Seconds until a holder asks the server again; None if it asks no more.
 
-    A link may be cut for long, so a holder asks 20 times at equal intervals, then 10 times more,
-    each after twice the wait before: in all over some 2,000 times `seconds`.
+    A link may be down for long, so a holder asks 20 times at equal intervals, then 10 times at
+    doubling intervals: about 2,000 times `seconds` in all.
 
     Parameters
     ----------
     seconds : float or None
-        `ask_timeout`; None never to ask because of silence.
+        Option `ask_timeout`; None for no questions after silence.
     silent : int
-        Questions that were asked since the server's last word.
+        Number of questions since the server's last message.
     """
     if seconds is None or silent >= _EVENLY + _DOUBLED:
         return None
@@ -623,9 +622,9 @@ class Owner(Holder):
     Parameters
     ----------
     features : mapping
-        Its prepared columns by part.
+        The owner's prepared columns by part.
     weights : ndarray, (d_n, h), float32
-        W_n^0, from its own entropy.
+        Initial model W_n^0, from its own entropy.
     """
 
     def __init__(

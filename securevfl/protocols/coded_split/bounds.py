@@ -2,9 +2,9 @@
 
 With rho2 = sum_n rho_n^2 and C_k[c] the sum of |Gbar_k[., c]| over all steps and rows, every row i
 of segment k has |U[i, c]| <= base + rho2 (C_k[c] - C_k[c] at the base's time). The base is w0 at
-time 0, or |U[i, c]| of the row's last decoded sum. A step is dealt only if all these stay within
-(p-1)/2, so no sum ever wraps; else it is shrunk, and no holder hears of it: all of this depends on
-public numbers and on what the server knows anyway.
+time 0, or |U[i, c]| of the row's last decoded sum. A step is dealt only if all these bounds stay
+within (p-1)/2, so no sum ever overflows; otherwise it is shrunk first. This needs no message,
+because it depends only on values that the server knows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RangeBound:
     spent : ndarray, (K, h), int64
         C.
     base, since : ndarray, (K, length, h), int64
-        Of each training row the base, and C at its time; empty where the bound is cumulative.
+        Base of each training row, and C at the time of the base; empty for a cumulative bound.
     """
 
     square: int
@@ -43,7 +43,7 @@ class RangeBound:
     def of(cls, public: Parameters) -> RangeBound:
         """Initial bound, before any step.
 
-        WouldOverflowError when not even the first sums have room.
+        WouldOverflowError if even the first sums could overflow.
         """
         K, h = public.code.segments, public.config.width
         length = 0 if public.cumulative else public.batches["train"].length
@@ -93,12 +93,12 @@ class RangeBound:
     def admit(self, step: np.ndarray) -> tuple[np.ndarray, int]:
         """The step (line 8), shrunk if a sum could wrap, and the bits by which it was too large.
 
-        The step is (K, |B|, h) int64. 0 bits: it was not shrunk.
+        The step is (K, |B|, h) int64. 0 bits mean that it was not shrunk.
 
         Parameters
         ----------
         step : ndarray of float, (K, |B|, h)
-            Whole numbers.
+            Integers.
         """
         # A step adds at most rho2 sum_i |step[i, c]| to a sum, so that |U| <= worst + rho2 asked
         # stays within (p-1)/2 while asked <= room. Floats decide it but for their last digits; what

@@ -153,8 +153,8 @@ def steps_in(
 def name_of_setup(holder: Any) -> Secret:
     """Name of a set-up, (32,) uint8: digest of the roots of everything dealt in it.
 
-    That of a prediction has the label of the models besides, so that who has models of other steps
-    signs no upload under the label of the rest, and is not named for it.
+    For a prediction it also contains the label of the models, so that a holder whose model has
+    other steps signs no upload under the others' label, and is not accused.
     """
     first, *others = holder.roots
     others += [] if holder.public.trains else [holder.model[3]]
@@ -231,19 +231,19 @@ class History:
     root : Secret
         The chain of the set-up.
     chain : Secret
-        That of the server's steps, all up to `step`.
+        The chain of the server's steps up to `step`.
     newest : tuple
-        Story of that step, as it was told.
+        Received statement on the step `step`.
     ahead : dict of int to (Secret, Secret, tuple)
-        Digests of later steps, the chain that each goes on with, and its story.
+        For later steps: digest, the chain that each continues, and the statement.
     own : dict of int to tuple
-        Stories of steps that are compared, the newest.
+        Newest statements on steps that holders compare.
     agreed : dict of int to tuple of int
-        By such a step, holders that have shown the same story.
+        For such a step, the holders that sent an equal statement.
     early : tuple of (int, int, tuple)
-        Stories of others that came before the own one: sender, step, story.
+        Others' statements that arrived before the holder's own: sender, step, statement.
     name : Secret
-        Name of the set-up, of its roots alone, which everybody may see: no two have one.
+        Unique public name of the set-up, from its roots.
     """
 
     root: Secret

@@ -35,10 +35,10 @@ class Dealt:
     Attributes
     ----------
     digest : Element
-        For all holders; equal for equal steps only. It follows from the server's secret, so nobody
-        else can test a guess of the step by it.
+        Digest for all holders; different steps have different digests. It depends on the server's
+        secret, so nobody else can test a guess of the step by it.
     seeds : list of Key
-        Of the first T holders.
+        Seeds of the first T holders.
     shares : list of Element, (|B|, h) each
         Gamma(alpha_j) of all holders.
     """

@@ -34,9 +34,9 @@ def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSp
     Parameters
     ----------
     public : Parameters
-        The parts of the data of which it has batches are shared.
+        Parameters; the parts of the data in `batches` are shared.
     training : bool
-        Whether there are steps; a coded prediction has none.
+        Whether the run trains; a coded prediction has no steps.
     """
     pieces = MessageSpec(
         *("embedding", "client", "server", "masked_result"),

@@ -22,7 +22,7 @@ def decode_sums(
     Parameters
     ----------
     uploads : mapping of int to Element, (|B|, h)
-        By holder; with A > 0 up to A of them may be anything.
+        Uploads by holder; up to A of them may be arbitrary.
     shape : tuple of int
         (|B|, h).
     """

@@ -1,7 +1,7 @@
 """Experimenter's view of a run: decoded models and scores, which no party can compute.
 
-The experimenter has all parties' states. It brings enough holders' shares up to the server's last
-step, by the server's own log, and decodes; so what it measures does not depend on who was late.
+The experimenter has all parties' states. It updates enough holders' shares to the server's last
+step, by the server's log, and decodes; so the result does not depend on late holders.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray
 def settle(server: Server, holders: Iterable[Holder]) -> None:
     """Give the missing steps to holders that the end of a run left behind.
 
-    The files of a run hold shares of the models only, and nothing that brings them further.
+    Otherwise the files of a run, which have shares of the models only, could not complete them.
     """
     for holder in holders:
         if holder.model[1] < server.steps and can_catch_up(server, holder):
@@ -76,7 +76,7 @@ def settle(server: Server, holders: Iterable[Holder]) -> None:
 def check_same_steps(models: Mapping[int, Model]) -> None:
     """Refuse model shares whose digests show different steps.
 
-    CheckpointError with the holders of each digest.
+    CheckpointError names the holders of each digest.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def check_same_steps(models: Mapping[int, Model]) -> None:
 def can_catch_up(server: Server, holder: Holder) -> bool:
     """Whether a holder has, or can be given, a share of the models after the last step.
 
-    The files of a finished run hold the shares of the models, and nothing else that makes them.
+    The files of a finished run have only the shares of the models, which cannot be updated.
     """
     values, done, ahead, *_ = holder.model
     if not values.shape[0] or max((done, *ahead)) > server.steps:

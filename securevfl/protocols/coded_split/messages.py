@@ -24,7 +24,7 @@ class Label:
     ----------
     part : {"train", "test", "release"}
     step : int
-        A training batch has the steps 1 to step - 1 in its model, every other part 1 to step.
+        For a training batch the model contains the steps 1 to step - 1; for other parts 1 to step.
     piece : int
         Number of a piece of rows, or of an owner.
     """
@@ -36,8 +36,8 @@ class Label:
     def told(self, rows: np.ndarray) -> bytes:
         """Bytes of the public part of a mask use: the label and rows B.
 
-        The digest of the model's steps is the rest. A server that goes back and makes other steps
-        than before thereby has other masks.
+        The digest of the model's steps is the other part. A server that goes back and makes
+        different steps thereby gets different masks.
         """
         return wire.encode((self.part, self.step, self.piece, np.asarray(rows, np.uint32)))
 
@@ -45,8 +45,8 @@ class Label:
 def digest_words(field: PrimeField) -> int:
     """Number of field elements of a digest, which has 32 bytes; digests of steps add up.
 
-    A step's digest is pseudo-random and names its number, so other steps have another one, but for
-    a chance of one in p to this power, 2^-200 or less.
+    A step's digest is pseudo-random and depends on its number, so different steps collide with
+    probability p to minus this number, at most 2^-200.
     """
     return DIGEST // int(field.dtype.itemsize)
 

@@ -39,9 +39,9 @@ class Parameters:
     code : LagrangeCode
         Evaluation points, K and T, of all N holders.
     batches : mapping
-        "train" and "test": the layout of rows in segments, and the batch of each step.
+        Layout of rows in segments, and the batch of each step, for "train" and "test".
     widths : tuple of int
-        Columns of each owner, before expansion.
+        Number of columns of each owner, before expansion.
     """
 
     config: CodedSplitConfig
@@ -119,7 +119,7 @@ class Parameters:
     def stories(self) -> int:
         """Largest number of step histories at once from which the server learns something.
 
-        T helpers are on its side. Each story needs R - K - T + 1 holders of its own.
+        T holders collude with it. Each history needs R - K - T + 1 further holders.
         """
         code = self.code
         telling = self.threshold - code.size + 1
@@ -254,7 +254,7 @@ def expected_bound(config: CodedSplitConfig, widths: Sequence[int], rows: int) -
 def choose_prime(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> int:
     """The configured prime, or the smallest with room for the expected bound.
 
-    The bound itself is kept whatever the prime: too small a one shrinks steps.
+    The bound holds for every prime: a smaller one makes the server shrink steps.
     """
     if config.prime is not None:
         return config.prime
@@ -285,7 +285,7 @@ def make_parameters(
 ) -> Parameters:
     """Parameters of a run, checked.
 
-    ConfigurationError when the numbers of parties or keys do not do.
+    ConfigurationError if the number of parties or keys is not possible.
     """
     check_numbers(config, len(widths))
     prime = choose_prime(config, widths, batches["train"].rows)
@@ -316,8 +316,9 @@ def make_parameters(
 def upload_degree(config: CodedSplitConfig, parties: int) -> int:
     """Degree of masked uploads, in units of K + T - 1: 3, or more at level active.
 
-    There no two stories may both be decoded: 2R > N + T + 2(K-1), docs/active.md. Masks of a higher
-    degree see to it. R is rounded up to 1 more than a multiple of K + T - 1.
+    There two contradicting histories must not both be decodable: 2R > N + T + 2(K-1),
+    docs/active.md. Masks of a higher degree ensure this. R is rounded up to 1 more than a multiple
+    of K + T - 1.
     """
     K, T = config.segments, config.privacy
     if config.security != "active":

@@ -24,7 +24,7 @@ from securevfl.verified import Element, Secret, bare_of
 class PredictingServer(Server):
     """Server of a prediction: decodes the sums of new rows, and scores all rows at once.
 
-    In a prediction that is `blind` the sums are masked, and are for the client that asked.
+    In a `blind` prediction the sums are masked for the asking client.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*Server.kept, "embeddings")
@@ -84,7 +84,7 @@ class PredictingServer(Server):
 def opened_scores(public: Parameters, centre: Centre, told: Any, blind: np.ndarray) -> np.ndarray:
     """Raw scores of the rows, (m, outputs) float32, from the server's message `told`.
 
-    ProtocolError for what is no such thing, RangeError for sums too large.
+    ProtocolError for a malformed message, RangeError for sums too large.
     """
     batches, field = public.batches["test"], public.field
     pieces = [piece_of(batches, piece) for piece in range(pieces_of(batches))]

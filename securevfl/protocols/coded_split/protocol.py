@@ -155,7 +155,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def rounding_stream(self) -> Callable[[int], np.random.Generator]:
         """Function from a step's number to the server's stream for stochastic rounding.
 
-        It is no method, by which the server would reach everybody's columns.
+        It is no method, so the server gets no reference to all parties' columns.
         """
         return functools.partial(self.secrets.stream, SERVER, "rounding")
 
@@ -246,9 +246,8 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     ) -> dict[int, Party]:
         """Parties of a coded prediction: new shares of rows, new keys, the models of `parties`.
 
-        ConfigurationError where the sums of rows that were never decoded could wrap.
-        NotEnoughResultsError where too few holders have all steps. CheckpointError where their
-        shares have different steps.
+        ConfigurationError if sums of the new rows could overflow. NotEnoughResultsError if too few
+        holders have all steps. CheckpointError if their shares have different steps.
         """
         trained: Any = parties
         server = trained[SERVER]
@@ -346,7 +345,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def shown(self, payload: Any) -> tuple[Any, Any]:
         """None (no row numbers), and the upload or step share in a message.
 
-        In the payload a proof follows the share, if there is one; else a digest precedes it.
+        In the payload a proof follows the share, or else a digest precedes it.
         """
         if not isinstance(payload, tuple):
             return None, payload

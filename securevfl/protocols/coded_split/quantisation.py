@@ -24,7 +24,7 @@ class Preparation:
     Attributes
     ----------
     mean, deviation : ndarray, (d,)
-        None for no map.
+        Affine map of the columns; None for no map.
     """
 
     mean: np.ndarray | None = None
@@ -57,7 +57,7 @@ def whole_rows(public: Parameters, owner: int, prepared: np.ndarray) -> np.ndarr
 def rounded_rows(prepared: np.ndarray, point: FixedPoint, degree: int, square: int) -> np.ndarray:
     """Expanded and rounded rows with bounded norm; see `whole_rows`.
 
-    A longer row is scaled down and rounded towards 0, so that the server's bound holds of it.
+    A longer row is scaled down and rounded towards 0, so that the server's bound holds.
     """
     whole = point.round(expand(prepared, degree))
     rough = (whole.astype(np.float64) ** 2).sum(axis=1)
@@ -137,7 +137,7 @@ def wanted_step(
     """Step -eta K 2^lu G / (n_o c) + e_B of line 7, reals of `residual`'s shape, (K, |B|, h).
 
     The factor K makes the mean over K |B| rows one over the |B| rows of a replica. Models are c
-    times what stands in shares, c after this step, so the step is divided by it.
+    times the integers in shares, with c after this step, so the step is divided by c.
     """
     config = public.config
     scale = config.rate(step) * public.code.segments * 2.0**config.gradient_bits / public.owners

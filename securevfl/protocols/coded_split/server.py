@@ -54,17 +54,17 @@ class Server(Participant):
     centre, made : Model
         The server model, and the state of the steps (`securevfl.protocols.coded_split.steps`).
     log : tuple of Element, (K, |B|, h)
-        Gbar of every step that not all holders have stored: what late ones are dealt again is
-        made from it.
+        Gbar of every step that not all holders have stored, from which late holders get their
+        shares again.
     stored_by : dict of int to int
-        The step up to which each holder said that it has stored its shares.
+        Step up to which each holder has reported its shares as stored.
     forgotten : int
-        How many steps all of them have stored; the log begins after these.
+        Number of steps that all holders have stored; the log begins after them.
     recent : tuple of (int, Secret, float)
-        The newest steps, with their losses and times: if the server is killed, whoever writes the
-        history may not have heard of them, and they are not made again.
+        Number, loss and time of the newest steps. If the server is killed, the history may lack
+        them, and they are not made again.
     secret : Key
-        The seeds of all masks follow from it.
+        Key from which the seeds of all shares are derived.
     """
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
@@ -258,9 +258,9 @@ class Server(Participant):
     def deal_again(self, message: Message) -> None:
         """Send a late or restarted holder the same shares of the steps that it lacks.
 
-        Who lacks none is sent the present request again: it may have been lost. A question that
-        names no number of steps is an event, and not answered; so is one from which the server
-        learns that it has gone back.
+        A holder that lacks none gets the current request again, which may have been lost. A
+        malformed question is recorded as an event and not answered; so is one that shows that the
+        server has gone back.
         """
         done = message.payload
         if type(done) is not int or not self.forgotten <= done <= self.public.config.rounds:

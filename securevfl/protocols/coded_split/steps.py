@@ -1,6 +1,7 @@
 """Server steps: checks of the sums, and the way from dL/dH to the dealt step.
 
-The functions are given to `securevfl.verified.Model.step` and `call`, which hand them the state.
+The functions are passed to `securevfl.verified.Model.step` and `call`, which call them with the
+state.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ class Steps:
     Attributes
     ----------
     residual : ndarray, (K, length, h)
-        e of line 7.
+        Rounding residual e of line 7.
 
     Parameters
     ----------
     stream : callable
-        The server's draws of a step that is rounded stochastically, by its number.
+        Function from a step's number to the server's stream for stochastic rounding.
     """
 
     no_model: ClassVar[bool] = True  # for `securevfl.runs.folders.models`

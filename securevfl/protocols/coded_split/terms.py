@@ -42,7 +42,7 @@ def steps_in(
 ) -> list[Step]:
     """Steps in a "deal", "seed" or "missed" message from the server.
 
-    ProtocolError where it has another form, or steps that a run does not have.
+    ProtocolError if it is malformed, or has steps beyond the run.
     """
     what = f"{kind!r} of round {round}"
     if not (isinstance(payload, tuple) and len(payload) == 2):
@@ -75,7 +75,7 @@ def steps_in(
 def check_request(public: Parameters, request: Any) -> None:
     """Refuse a request that does not name exactly a piece of the test rows.
 
-    The number of a piece determines its rows, so no label stands for two lists of rows. Raises
+    The number of a piece determines its rows, so a label has one list of rows. Raises
     ProtocolError.
     """
     what = "coded_split: a request"
@@ -96,7 +96,7 @@ def check_mask(
 ) -> tuple[Element, Element]:
     """Digest and value in a dealer's "mask" message.
 
-    ProtocolError where it comes from no dealer, to a holder that has keys, or has another form.
+    ProtocolError if the sender is no dealer, the holder has keys, or the message is malformed.
     """
     what, masks = f"'mask' of round {round}", public.prss
     if sender not in masks.dealers or receiver not in masks.receivers:

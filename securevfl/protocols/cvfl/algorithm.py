@@ -7,10 +7,10 @@ rows G_l and a copy w_0^l of the top model; a collaborator keeps the top model w
 objective of active party l (equation 2), h_m an embedding, r(theta_m) a penalty, gamma the learning
 rate.
 
-Asynchronously each active party runs a loop of its own, and the order in which messages arrive
-decides which gradient is applied when. In step, all active parties launch an update together and
-wait for each other: every embedding of a round is of the models after the round before, in whatever
-order messages arrive. The objective of a slow active party is F_l^q (equation 3).
+In asynchronous mode each active party runs its own loop, and gradients are applied in the order of
+arrival. In lockstep mode all active parties launch an update together and wait for each other:
+every embedding of a round is of the models after the round before, for any order of arrival. The
+objective of a slow active party is F_l^q (equation 3).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Batch:
     Attributes
     ----------
     places, rows : ndarray of int, (|B|,)
-        Its places among the labelled rows, and its rows.
+        Positions among the labelled rows, and row numbers.
     oldest : int
-        Earliest launch of which embeddings are used.
+        Earliest launch whose embeddings are used.
     """
 
     places: np.ndarray
@@ -97,11 +97,11 @@ class Launch:
     Attributes
     ----------
     loss, factor : Secret, ()
-        Of the batch; of equation 3.
+        Loss of the batch; factor of equation 3.
     dw : dict of str to Secret
         dF_l/dw_0.
     parts : dict of int to Secret
-        dF_l/dh_m of those that have embeddings in it.
+        dF_l/dh_m of the parties with embeddings in the batch.
     """
 
     loss: Secret
@@ -193,10 +193,10 @@ class PassiveParty(OpenClient):
     network : Model
         theta_m, the bottom model.
     gradients_per_step : int
-        How many active parties' gradients it waits for before a step: L in step, else 1.
+        Number of active parties' gradients that it waits for before a step: L in lockstep, else 1.
     strict : bool
-        Whether it steps exactly once a round, and answers no request before the step of the round
-        before: in step, where nobody loses patience.
+        Whether it steps exactly once per round, and answers no request before the previous round's
+        step: in lockstep without timeouts.
     pending : dict of int to (ndarray, Secret)
         Rows and gradients that have arrived, by active party, if it is not strict.
     early : list of tuple
@@ -316,9 +316,9 @@ class ActiveParty(PassiveParty):
     top : Model
         w_0^l, the copy of the top model; given as a `Centre`.
     pace : float
-        Its updates as a part of the fastest active party's.
+        Its number of updates relative to the fastest active party's.
     unanswered : int
-        Launches in a row for which no new top model came.
+        Number of consecutive launches without a new top model.
     stale : Stale
         Embeddings of earlier launches.
     """
@@ -480,7 +480,7 @@ class Collaborator(Participant):
     steps : int
         Updates of w_0 so far.
     updates : ndarray, (L,)
-        How many of them came from each active party.
+        Number of updates from each active party.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "updates")

@@ -101,12 +101,13 @@ class Client(KeyParticipant):
     Attributes
     ----------
     answered : dict
-        By incarnation of the server the newest round it uploaded to, and a hash of all that it was
-        told of that sum. Its masks of these labels are used up.
+        For each incarnation of the server: the newest round with an upload, and a hash of all
+        announcements of that sum. Masks of these labels must not be used again.
     unknowns : int
-        Independent columns of all clients, with a budget of sums.
+        Number of independent columns of all clients; needed for a budget of sums.
     released : dict of str to bytes
-        By part, how often it shared a model for a sum of each coded row, with a budget of sums.
+        With a budget of sums: for each part, the number of times that the client shared a model for
+        a sum of each coded row.
     """
 
     protected: ClassVar[Mapping[str, str]] = PROTECTED
@@ -220,9 +221,8 @@ class Client(KeyParticipant):
     async def catch_up(self) -> None:
         """Make the steps of missed rounds, before this client shares its model again.
 
-        RunError if the server's account of a round differs from its announcement in that round.
-        Otherwise it could have made a single client step before, although it now tells all clients
-        the same.
+        RunError if the server now reports a round differently from its announcement then. Otherwise
+        it could have made a single client step by another sum before.
         """
         for round, batch, attempt, gradient in await one_story.catch_up(self):
             check_rows(self.public, batch)
@@ -232,8 +232,8 @@ class Client(KeyParticipant):
     async def upload(self, batch: Batch, attempt: Attempt) -> None:
         """Wait for the shares of the models in the sum, and send the server the upload H-tilde.
 
-        Shares may be lost or late. The wait then ends with the round, without an upload; what the
-        server sent meanwhile is for this client even so.
+        Shares may be lost or late. The wait then ends with the round, without an upload; messages
+        of the server that arrived meanwhile are still processed.
         """
         shares: dict[int, Any] | None
         shares = await self.collect("model", senders=attempt.sharers)  # line 19
@@ -262,8 +262,8 @@ class Client(KeyParticipant):
     def count_release(self, batch: Batch) -> None:
         """Count a sum of these rows before sharing the model for it; refuse one over budget.
 
-        The others' uploads alone may give the sum, so the client counts before it shares.
-        PrivacyError where the sums of a row, times the width h, would reach the budget.
+        The others' uploads may suffice for the sum, so the client counts before it shares.
+        PrivacyError if the sums of a row, times the width h, would reach the budget.
         """
         if not self.public.config.budget:
             return
@@ -343,11 +343,11 @@ class Client(KeyParticipant):
         Returns
         -------
         bool
-            Whether older uploads are of another model now. A client in S checks that its own
-            model moved by more than the rounding of an entry. A client outside S does not step,
-            and believes the server that the others did: if it kept its memory, crashes of others
-            would soon leave too few clients that upload. Where all sums are over the same clients,
-            no client ever asks.
+            Whether the models changed, so that older uploads may be forgotten. A client in S checks
+            that its own model moved by more than the rounding of an entry. A client outside S does
+            not step, and trusts the server that the others did: if it remembered its uploads,
+            crashes of others would soon leave too few clients that upload. The result is not used
+            if all sums are over the same clients.
         """
         if self.index not in attempt.sharers:
             return True
@@ -367,8 +367,8 @@ class Client(KeyParticipant):
     def is_new(self, life: int, told: bytes) -> bool:
         """Whether the label (life, round) is unused; if so it is marked as used.
 
-        The same masks on two polynomials would reveal their difference. The shares for an earlier
-        answer are gone, so even the same announcement cannot get the same answer. Always True
+        Equal masks on two polynomials would reveal their difference. The shares of an earlier
+        upload are deleted, so it cannot be repeated even for the same announcement. Always True
         without masks.
         """
         newest, _ = self.answered.get(life, (0, b""))
@@ -406,10 +406,10 @@ class Client(KeyParticipant):
     def consistent(self, batch: Batch, attempt: Attempt) -> bool:
         """Whether no row of the batch was uploaded for another sum of the same models.
 
-        The difference of two such sums may be one client's value. The server avoids them. It may
-        lie, so a client forgets its uploads only when its own model has moved. Of uploads before
-        its own last crash it believes the server that a round is over, or below the threshold,
-        unless it is told all that it missed. Without masks always True.
+        The difference of two such sums may be one client's value. An honest server avoids them;
+        because it may lie, a client forgets its uploads only when its own model has moved. For
+        uploads before its last crash it trusts the server that a round is over or below the
+        threshold, unless it receives all that it missed. Without masks always True.
         """
         self.ledger.hear_of_attempt(attempt, believed=not self.public.covert)
         before = self.ledger.conflict(Sum(batch, attempt))
@@ -529,10 +529,10 @@ class Server(Participant):
     async def attempt(self, batch: Batch) -> Attempt:
         """Announce the batch B, then S, the clients that shared their model in time (footnote 2).
 
-        A cohort of which a client did not is left out whole. An S that would not keep the masked
-        guarantee is not announced; `decode` gives such an attempt up. An attempt on rows that were
-        announced before has the models of that one, or is not made: two sums of the same rows and
-        other models reveal their difference.
+        A cohort with an absent client is left out as a whole. An S that would break the masked
+        guarantee is not announced, and `decode` abandons the attempt. A second attempt on announced
+        rows must have the same models: two sums of the same rows over different models reveal their
+        difference.
         """
         self.batch = batch
         self.count_release(batch)
@@ -655,8 +655,8 @@ class Server(Participant):
     def next_batch(self) -> Batch:
         """The batch of the next round, without rows of attempts given up since the last step.
 
-        If no row is left, it is the batch of one of these attempts. A resumed run that makes a
-        round again takes the batch that the round had.
+        If no row is left, it is the batch of one of these attempts. A resumed run that repeats a
+        round uses the round's first batch.
         """
         before = self.ledger.made_before(self.round + 1)
         if before is not None:

@@ -31,11 +31,11 @@ def messages_of(
     Parameters
     ----------
     public : Parameters
-        The parts of the data of which it has batches are shared.
+        Parameters; the parts of the data in `batches` are shared.
     widths : sequence of int
-        Columns of each client, d_1 to d_N.
+        Number of columns of each client, d_1 to d_N.
     training : bool
-        Whether there are steps; a coded prediction has none.
+        Whether the run trains; a coded prediction has no steps.
     """
     field, p, h = public.field.dtype.name, public.field.modulus, public.config.width
     sizes = [expanded_width(d, public.config.degree) for d in widths]  # d_n D + 1

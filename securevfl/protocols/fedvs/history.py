@@ -81,9 +81,9 @@ def checked_data(client: Any, part: str, received: Mapping[int, Any]) -> dict[in
     Raises
     ------
     LieFoundError
-        Where a client signed shares that are on no one polynomial with those of the others.
+        If a client signed shares that do not lie on one polynomial with the others'.
     RunError
-        Where they are not signed: the dispute of a pair.
+        If they are not signed: a dispute of two parties.
     """
     return _checked(client, f"{part}-data", 0, received)
 
@@ -106,7 +106,7 @@ def _dealing_of(
 def show(client: Any, model: Element) -> None:
     """Share the model, each share with the newest history hash (zeros at the start).
 
-    At the level active with a proof, too.
+    At level active each share has a proof, too.
     """
     if client.public.active and client.round in client.shown:
         client.start = new_start(client)  # no dealing contradicts another one
@@ -123,13 +123,14 @@ def show(client: Any, model: Element) -> None:
 def agreed(client: Any, received: Mapping[int, Any]) -> dict[int, Element] | None:
     """Shares of models by sender; None if a sender's history differs from this client's.
 
-    Such a client is asked for the server's signature; `compare` takes what it answers. At the level
-    active the proofs are checked, and the client's `label` is the history and a digest of them.
+    The client asks such a sender for the server's signature, and `compare` checks the answer. At
+    level active the proofs are checked, and the client's `label` contains the history and a digest
+    of the proofs.
 
     Raises
     ------
     LieFoundError
-        Where a client signed shares that are on no one polynomial with those of the others.
+        If a client signed shares that do not lie on one polynomial with the others'.
     """
     for n, one in received.items():
         if not isinstance(one, tuple) or (type(one[0]), type(one[-1])) != (Element, Secret):
@@ -163,9 +164,9 @@ def compare_dealt(client: Any, message: Message) -> None:
     Raises
     ------
     LieFoundError
-        Where a client signed two models.
+        If a client signed two models.
     RunError
-        Where what the other shows is not signed: the dispute of a pair.
+        If the other client's statement is not signed: a dispute of two parties.
     """
     payload, n = message.payload, message.sender
     whole = isinstance(payload, tuple) and len(payload) == 3

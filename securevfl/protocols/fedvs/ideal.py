@@ -141,9 +141,9 @@ def declare(
 ) -> None:
     """Declare all outputs of a run, for the rounds and clients that its messages show.
 
-    K + T uploads tell of a sum, though R are needed to decode it. They count when they are sent:
-    one that is late for an attempt that was given up reaches the server even so. A client that is
-    down when dL/dH comes misses the step.
+    K + T uploads already reveal something of a sum, though decoding needs R. An upload counts when
+    it is sent, because it reaches the server even after the attempt was abandoned. A client that is
+    down when dL/dH arrives misses the step.
     """
     config, ideal = public.config, Ideal(world, public)
     ideal.pretrain(pretraining, (SERVER, "labels of rows alone") in world.inputs)

@@ -18,7 +18,7 @@ class Batch:
     Attributes
     ----------
     part : {"train", "test"}
-        Whether `rows` numbers rows of the training or of the test shares.
+        Shares to which `rows` refers: of training or of test rows.
     rows : ndarray, (|B|,), uint32
         B, row numbers within a segment, in [0, ceil(M/K)).
     """
@@ -41,20 +41,20 @@ class Batch:
 class Attempt:
     """Attempt at a round's sum: its sharers, announced once; each attempt has its own round.
 
-    Masks are determined by the keys and by everything announced (`told`), so masks of parties that
-    received different announcements do not fit together. The label of an attempt is the server's
-    incarnation and the round: a client answers no label twice.
+    Masks depend on the keys and on all announcements (`told`), so masks of parties with different
+    announcements do not cancel. The label of an attempt is the server's incarnation and the round;
+    a client answers no label twice.
 
     Attributes
     ----------
     sharers : tuple of int
-        S: clients whose model of this round is in the sum (footnote 2).
+        S, the clients whose model of this round is in the sum (footnote 2).
     life : int
-        `Party.life` of the server. One that comes back, in an earlier round even, has another, and
-        so has the server of a resumed run.
+        `Party.life` of the server; a restarted server, or that of a resumed run, has another
+        number.
     harmless : tuple of int
-        Rounds below the threshold: those since the last step to which too few clients uploaded to
-        reveal anything. Only clients that crashed since then use it, and `stepped`.
+        Rounds since the last step in which too few clients uploaded to reveal anything. Only
+        clients that crashed since then use this field and `stepped`.
     stepped : int
         Round of the last step.
     """

@@ -215,7 +215,7 @@ class Parameters:
     def telling_uploads(self) -> int:
         """Fewest uploads from which the server and T clients learn anything: K + T.
 
-        Plain evaluation remembers no sums, so N + 1, which is never reached.
+        For plain evaluation, which remembers no sums, it is N + 1, which is never reached.
         """
         code = self.code
         return code.segments + code.privacy if self.config.masked else code.parties + 1
@@ -224,8 +224,8 @@ class Parameters:
     def stories(self) -> int:
         """Most announcements of one attempt that each reveal something to a server with T clients.
 
-        It is their largest number. Each needs R - K - T + 1 clients of its own, K + T as a rule;
-        two are possible where 2R <= N + T + 2(K-1).
+        Each needs R - K - T + 1 further clients, usually K + T; two are possible if 2R <= N + T +
+        2(K-1).
         """
         code = self.code
         telling = max(self.telling_uploads, self.threshold - code.size + 1)
@@ -235,7 +235,7 @@ class Parameters:
     def one_sum(self) -> bool:
         """Whether all sums of a row are over the same clients.
 
-        Plain evaluation has no rule about sums: True, and clients remember none.
+        True for plain evaluation, in which clients remember no sums.
         """
         return not self.config.masked or len(self.cohorts.groups) == 1
 
@@ -320,9 +320,9 @@ def degree_of(config: FedVSConfig, segments: int, parties: int) -> int:
 def cohort_number(config: FedVSConfig, parties: int) -> int:
     """Number of cohorts: the configured one, or the default.
 
-    By default it is as many as there can be where sharers may change, and one where the server
-    waits for all to share: clients hold it to that. Plain evaluation has none (0): it shows the
-    server more than sums.
+    By default the number is the largest possible if sharers may change, and one if the server waits
+    for all clients to share, which clients enforce. Plain evaluation has none (0), because it
+    reveals more than sums to the server.
     """
     if config.cohorts is not None:
         return config.cohorts
@@ -334,13 +334,13 @@ def cohort_number(config: FedVSConfig, parties: int) -> int:
 def refuse_any_sharers(config: FedVSConfig, code: LagrangeCode) -> None:
     """Refuse cohorts = 0 with masks if the server waits for all clients to share.
 
-    In that case only a lying server sums over fewer clients. If the server does not wait, honest
-    runs reveal single clients' embeddings, as the claims say. With `paper` it is allowed.
+    In that case only a lying server would sum over fewer clients. (If the server does not wait,
+    honest runs reveal single clients' embeddings, as the claims state.) `paper` permits it.
 
     Raises
     ------
     ConfigurationError
-        Saying whether such a server decodes two announcements at once.
+        The message says whether such a server could decode two announcements at once.
     """
     if not config.masked or config.cohorts != 0 or config.share_timeout is not None or config.paper:
         return
@@ -366,8 +366,9 @@ def default_segments(parties: int, privacy: int, corrupt: int = 0) -> int:
 def code_of(config: FedVSConfig, parties: int) -> LagrangeCode:
     """Lagrange code for N clients with the configured K and T, or the default K.
 
-    ConfigurationError where R + 2A results, which are waited for, are more than N. Masked sums of T
-    + 2 sharers need no more: R >= 2T + 1. FieldError when the prime is too small for the points.
+    ConfigurationError if the R + 2A results that the server waits for exceed N. Masked sums need T
+    + 2 sharers, which is no further condition, as R >= 2T + 1. FieldError if the prime is too small
+    for the points.
     """
     N, T, A = parties, config.privacy, config.tolerate_corrupt
     if N < 3:
@@ -392,7 +393,7 @@ def code_of(config: FedVSConfig, parties: int) -> LagrangeCode:
 def prss_of(code: LagrangeCode, degree: int = 2) -> Prss:
     """Holders of the masks' keys for a code and a degree.
 
-    ConfigurationError where N and T need too many keys; it says how to go without masks.
+    ConfigurationError if N and T need too many keys; the message says how to run without masks.
     """
     try:
         return Prss(code, degree)

@@ -21,7 +21,8 @@ from securevfl.verified import Element, Secret, bare_of
 class PredictingClient(Client):
     """Client n of a prediction: shares its columns of new rows, and evaluates them.
 
-    `blind` is its share of the masks that hide the sums from the server, or None.
+    `blind` is the client's share of the masks that hide the sums from the server; None for no
+    masks.
     """
 
     blind: Element | None = None
@@ -43,7 +44,7 @@ class PredictingServer(Server):
     """Server of a prediction: decodes the sums of new rows and scores them.
 
     All rows are scored at once, so that the last digits do not depend on the number of parts. In a
-    prediction that is `blind` the sums are masked, and are for the client that asked.
+    `blind` prediction the sums are masked for the asking client.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*Server.kept, "embeddings")
@@ -83,7 +84,7 @@ class PredictingServer(Server):
 def opened_scores(public: Parameters, centre: Centre, told: Any, blind: np.ndarray) -> np.ndarray:
     """Raw scores of the rows, (m, outputs) float32, from the server's message `told`.
 
-    ProtocolError for what is no such thing.
+    ProtocolError for a malformed message.
     """
     batches, clients = public.batches["test"], public.code.parties
     step = inference_step(batches.coded, batches.segments)

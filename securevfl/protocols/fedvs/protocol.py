@@ -269,8 +269,8 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     ) -> None:
         """Refuse rows whose sum could wrap modulo p.
 
-        It must hold that sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w) <= (p-1)/2, w the enforced
-        weight bound.
+        The condition is sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w) <= (p-1)/2, with w the
+        enforced weight bound.
         """
         config = self.config
         weight = math.ceil(2**config.model_bits * config.weight_bound)
@@ -337,8 +337,8 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     ) -> dict[int, Party]:
         """Parties of a coded prediction, with masks as in training.
 
-        Every row is padded into K segments like training rows are, be it a single one. Networks
-        and centre are those of `parties`, which are only read.
+        Rows, even a single one, are padded into K segments like training rows. Networks and server
+        model are those of `parties`, which are only read.
         """
         trained: Any = parties
         public = self.predicting(len(features[0])).public

@@ -77,45 +77,45 @@ class Sum:
 class SumLedger:
     """Announced sums since the last step, and the possible uploaders of each.
 
-    The server keeps one of all sums that it announced, each client one of the sums to which it
-    uploaded itself.
+    The server has a ledger of all sums that it announced, each client one of the sums to which it
+    uploaded.
 
     Parameters
     ----------
     parties : int
         N.
     threshold : int
-        Number of uploads that reveal something: K + T. N + 1 where no sum is to be remembered.
+        Number of uploads that reveal something, K + T; N + 1 to remember no sums.
     notes : bool
-        Whether to note sums over steps, as where a resumed run may have other sharers.
+        Whether to remember sums across steps, because a resumed run may have other sharers.
 
     Attributes
     ----------
     sums : dict of int to Sum
-        By round.
+        Sums by round.
     uploaders : dict of int to tuple of int
-        Possible uploaders of each sum.
+        Clients that may have uploaded to each sum.
     received : dict of int to tuple of int
-        Clients whose upload the server has, by round.
+        Clients whose upload the server received, by round.
     below_threshold : tuple of int
         Rounds since the last step to whose sums fewer than `threshold` clients uploaded.
     partly : tuple of (Batch, tuple of int)
-        Batches of such sums, each with the clients that may have uploaded: these refuse other sums
-        of a row of it until the next step. No two of them share a row.
+        Batches of such sums, each with the clients that may have uploaded, which refuse other sums
+        of its rows until the next step. No two batches share a row.
     last_step : int
-        Round of the last step. Of a client that remembers older uploads: the last round whose
-        gradient it received and did not step with; else 0.
+        Round of the last step. For a client that remembers older uploads: the last round whose
+        gradient it received without a step; else 0.
     unsure : (int, int)
-        Of a client: first round, and the one after the last, in which it may have uploaded in an
+        For a client: range (first, after last) of rounds in which it may have uploaded in an
         earlier incarnation (before a crash). The second is 0 until the first round of the new
         incarnation; (0, 0) for none.
     incarnation : int
-        Of a client: first round of its present incarnation, 0 before that. Not in checkpoints.
+        For a client: first round of its current incarnation, 0 before that. Not in checkpoints.
     noted : tuple of (int, Sum)
-        The newest sums with their rounds, whatever was stepped since.
+        The newest sums with their rounds, also from before the last step.
     repeated : dict of int to (int, Sum)
-        Of these, the ones beyond the round that the run was resumed from. Their numbers, below
-        zero, stand for rounds in `sums`.
+        Those of `noted` after the round from which the run was resumed, under negative numbers,
+        which serve as rounds in `sums`.
     """
 
     def __init__(self, *, parties: int, threshold: int, notes: bool = False) -> None:

@@ -21,7 +21,7 @@ def check_attempt(public: Parameters, attempt: Attempt) -> None:
     """Refuse an attempt whose sum could single out a client, or without a valid label.
 
     A repeated client, or a number that is no client's, could reduce a sum to one client's value. So
-    could a row that has two numbers: `check_rows` looks at the rows when they are announced. Raises
+    could a row with two numbers, which `check_rows` excludes at the announcement. Raises
     ProtocolError.
     """
     N = public.code.parties
@@ -53,9 +53,8 @@ def check_attempt(public: Parameters, attempt: Attempt) -> None:
 def check_rows(public: Parameters, batch: Batch) -> None:
     """Refuse row numbers of invalid form.
 
-    A client remembers the rows of its uploads by their numbers. An index of numpy may also be
-    negative, or a mask of truth values; the same row would then be summed under another name.
-    Raises ProtocolError.
+    A client remembers the rows of its uploads by their numbers. A NumPy index may also be negative,
+    or a boolean mask; a row could then be summed under another number. Raises ProtocolError.
     """
     if batch.part not in public.batches:
         raise ProtocolError(

@@ -10,7 +10,8 @@ of training is one run of the protocol with fresh keys and seeds:
 
 - rounds 0 and 1, advertise and share keys: s_u^SK and b_u, t-out-of-n Shamir shares of both (U2);
 - round 2, masked input: the first `quorum` uploads are U3;
-- round 3, consistency check (optional): clients sign U3, and go on only if t of them signed one;
+- round 3, consistency check (optional): clients sign U3, and continue only if t of them signed the
+  same set;
 - round 4, unmasking: shares of b_u for u in U3, of s_u^SK for u in U2 but not in U3, never both.
 """
 
@@ -57,7 +58,7 @@ def pair_masks(
     Parameters
     ----------
     party : Participant
-        Who computes it: client u, or the server where u dropped out.
+        Party that computes it: client u, or the server if u dropped out.
     own : int
         u.
     secret : Key
@@ -65,7 +66,7 @@ def pair_masks(
     keys : mapping of int to PublicKey
         s_v^PK of the others; u itself is left out.
     told : bytes
-        At the covert level all that was announced before: of other words masks do not cancel.
+        At level covert all earlier announcements; masks of different announcements do not cancel.
     """
     total: Element | int = 0
     use = (_PAIR, party.round, *([told] if told else []))
@@ -157,8 +158,7 @@ class Client(SummedClient):
         """Step with a round's gradient, if this client is in the sum.
 
         RunError if the sum is invalid, or differs from the one announced before. Otherwise the
-        server could have made a single client step before, although it now tells all clients the
-        same.
+        server could have made a single client step by another sum before.
         """
         survivors = {*summed.survivors}
         few = len(survivors) < self.public.needed or not survivors <= {*self.peers}
@@ -181,7 +181,7 @@ class Client(SummedClient):
     async def aggregate(self, x: Element, rows: np.ndarray | None = None) -> tuple[int, ...]:
         """Rounds 0 to 4 for one input; return U3. A client outside U3 waits for the round's end.
 
-        With `rows`, at the covert level, it goes no further where others were told other things.
+        With `rows`, at level covert, it stops if others received different announcements.
         """
         # Through the own mailbox: a resumed round goes on with the secrets of the shares it sent.
         self.send(self.index, "secret", (self.key("s"), self.key("b")))
@@ -212,8 +212,8 @@ class Client(SummedClient):
     def is_new(self, rows: np.ndarray, survivors: Sequence[int]) -> bool:
         """Whether this client has signed no other sum of these rows since the last step.
 
-        Fewer than t sign a second one: t signed the first, so at least t - T honest clients, and of
-        the others there are N - (t - T) < t.
+        Fewer than t clients sign a second one: at least t - T honest clients signed the first, and
+        the others are N - (t - T) < t.
         """
         history.note_sum(self, covert.sum_of(survivors))
         before = covert.conflict(self.sums, rows, survivors)

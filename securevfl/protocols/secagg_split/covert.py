@@ -40,7 +40,7 @@ class Summed:
     sharers, survivors : tuple of int
         U2 and U3.
     life : int
-        Of the server.
+        Incarnation number of the server.
     """
 
     sharers: tuple[int, ...]
@@ -84,7 +84,7 @@ def histories(deals: Mapping[int, Any]) -> dict[int, Secret]:
     Raises
     ------
     ProtocolError
-        Where one showed none.
+        If a client sent none.
     """
     for n, one in deals.items():
         if not isinstance(one, tuple) or tuple(map(type, one)) != (Deal, Secret):
@@ -110,7 +110,7 @@ def check_rows(rows: Any, length: int) -> None:
 def sum_of(survivors: Sequence[int]) -> bytes:
     """Bytes of a round's survivors, which identify its sum.
 
-    Neither rows nor U2: those that a server had before it was resumed may be others.
+    Rows and U2 are not included, because a resumed server may have others.
     """
     return wire.encode(tuple(sorted(survivors)))
 

@@ -137,7 +137,7 @@ class Opening:
 def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
     """Threshold t and quorum for N clients.
 
-    PrivacyError when they are too low for T colluders, or more than N.
+    PrivacyError if they are too low for T colluders, or exceed N.
     """
     N, T = parties, config.privacy
     least = (N + T) // 2 + 1 if config.signs else T + 1
@@ -183,15 +183,15 @@ class Parameters:
     shamir : LagrangeCode
         t-out-of-N sharing: one segment, t - 1 masks.
     quorum : int
-        |U3| that the server waits for.
+        Size |U3| that the server waits for.
     privacy : int
         T.
     consistency : bool
         Whether round 3 is run.
     cohorts : Cohorts
-        Groups of clients that survive whole, or not at all.
+        Groups of clients that enter a sum together or not at all.
     covert : bool
-        Whether clients compare what they were told, and keep a ledger of summed rows.
+        Whether clients compare announcements, and keep a ledger of summed rows.
     """
 
     shamir: LagrangeCode

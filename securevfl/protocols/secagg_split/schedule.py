@@ -29,9 +29,9 @@ from securevfl.verified.trace import KEY_BYTES
 def outline_of(config: SecAggConfig, shape: Shape) -> Outline | None:
     """Message schedule of a run; None with a timeout, where it is chance who shares.
 
-    All share, and the cohorts that upload first survive. Where cohorts differ in size, bytes are
-    those of the likeliest number of survivors. Of other networks than polynomial ones the work is
-    not known from sizes.
+    It takes that all clients share and that the cohorts that upload first survive. If cohorts
+    differ in size, the bytes are those of the likeliest number of survivors. The work of networks
+    other than polynomial ones does not follow from sizes.
     """
     N = len(shape.widths)
     t, quorum = thresholds(config, N)

@@ -47,9 +47,9 @@ def enough_signed(
     Parameters
     ----------
     own : bytes
-        Signature of the client itself, by which the others are asked for.
+        Signature of the client itself.
     client, threshold : int
-        Who asks, and t.
+        Number of the client, and threshold t.
     parts : bytes
         Verifying keys of `known`, then pairing keys and signatures of `signers`.
     """

@@ -7,7 +7,7 @@ calibrated noise to the output of its network. Three mechanisms, alone or togeth
   noise before it goes to the server; or, with ``mechanism = laplace``, each entry gets the noise
   that SplitFed has, of which nothing is claimed;
 - **gradients**: each sample's gradient dl_i/dH_i is clipped to the norm C_g and gets Gaussian noise
-  before it goes to the clients, once for all of them, so that they may pool their gradients;
+  before it goes to the clients, once for all of them, so that colluding clients gain nothing;
 - **labels**: each label is replaced by randomised response, once, before training.
 
 Neighbours are two data sets that differ in one row, replaced by any other: in one client's columns
@@ -99,10 +99,10 @@ class Client(Participant):
     Attributes
     ----------
     limit : int
-        Releases of a row that its epsilon allows.
+        Number of releases of a row that its epsilon permits.
     released : bytes
-        How often it has released each row (`securevfl.privacy.release_counts`). Seeded noise
-        protects nothing and repeats itself, so it is not counted.
+        Number of releases of each row (`securevfl.privacy.release_counts`). Seeded noise protects
+        nothing, so it is not counted.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", *kept_as("passing", "released", ahead=True))
@@ -189,13 +189,13 @@ class Server(Participant):
     Attributes
     ----------
     labels : Secret, (M,)
-        As they are used: randomised once, if wanted.
+        Labels as used in training: randomised once, if configured.
     budget : float or None
-        Epsilon that all releases of a row may cost.
+        Largest epsilon of all releases of a row together.
     limit : int
-        Releases of a row that the budget allows; without a budget, those of all rounds.
+        Number of releases of a row that the budget permits; without a budget, that of all rounds.
     released : bytes
-        As a client's. The clients refuse by counts of their own.
+        As for a client. Clients also refuse by their own counts.
     """
 
     kept: ClassVar[tuple[str, ...]] = (
@@ -287,8 +287,8 @@ class Server(Participant):
     def count(self, batch: np.ndarray) -> None:
         """Count a release of a batch's rows before requesting it.
 
-        Without counts it notes that gradients of the labels as they were randomised will leave, so
-        that they are not randomised again.
+        Without counts it records that gradients of the randomised labels will be sent, so that
+        labels are not randomised again.
         """
         self.released = self.counted(batch)
         if self.released or (self.privacy.labels is not None and not self.seeded):

@@ -73,15 +73,15 @@ class Privacy(Released):
     Attributes
     ----------
     epsilon, delta, clip : float
-        As for `Released`, of embeddings.
+        Cost and clipping of released embeddings, as for `Released`.
     gradient_clip : float
         C_g.
     per_epoch : int
-        Rounds in which the public batches use each row at most once.
+        Number of rounds in which the public batches use each row at most once.
     embeddings, gradients : bool
-        Whether embeddings, and whether gradients, get noise that is accounted for.
+        Whether embeddings, and whether gradients, get noise whose cost is accounted for.
     laplace : bool
-        Whether embeddings get noise that is not.
+        Whether embeddings get Laplace noise, whose cost is not accounted for.
     labels : float or None
         Epsilon of the randomised labels.
     """

@@ -3,7 +3,7 @@
 A toy instance of FedVS has secrets X (data), W (models) and tapes Z, V (masks of the shares), all
 enumerated. The masks rho of the uploads need no enumeration: they enter a view linearly, so the
 view is uniform on cosets of their image, and its histogram is that of its class modulo that image,
-times a constant. What is compared are integer histograms; floats appear only in the bits reported.
+times a constant. The comparison uses integer histograms; only the reported bits are floats.
 
 The formulas are those of the algorithm of FedVS; a test compares them with the messages of real
 runs, message by message. See docs/verification.md.
@@ -41,11 +41,11 @@ class Exhaustion:
     equal : bool
         Whether all secrets with the same ideal output have the same integer histogram of views.
     bits : float
-        I(view; secrets given the ideal output) for uniform secrets; 0 where `equal`.
+        I(view; secrets given the ideal output) for uniform secrets; 0 if `equal`.
     distance : float
         Largest total variation between the views of two secrets with the same output.
     secrets, tapes : int
-        Secrets of all honest clients, and tapes for each, that the histograms cover.
+        Number of secrets of all honest clients, and of tapes for each, in the histograms.
     witness : tuple or None
         Two secrets, each a tuple of (X, W) for the honest clients, with the same output and
         different histograms.
@@ -114,7 +114,7 @@ def small_instances(masked: bool, *, slow: bool = False) -> tuple[SmallInstance,
     ----------
     masked : bool
     slow : bool
-        Those that take seconds each as well, K = T = 2 among them.
+        Whether to include shapes that take seconds each, such as K = T = 2.
     """
     shapes = _SHAPES + (_SLOW if slow else ())
     return tuple(
@@ -130,8 +130,8 @@ def exhaust(toy: SmallInstance, coalition: Coalition) -> Exhaustion:
     ----------
     toy : SmallInstance
     coalition : Coalition
-        With the server, the sums of the honest clients are the ideal output. Without it nothing
-        is, and `Coalition.uploads` are the results that it sees.
+        Coalition. With the server the ideal output is the sums of the honest clients; without it
+        there is none, and `Coalition.uploads` are the results that it sees.
 
     Raises
     ------
