@@ -322,7 +322,7 @@ def _dearer(
     inputs: _INPUTS,
     promised: Sequence[Guarantee],
 ) -> str:
-    """What the releases of a coalition cost, where that is more than a claim promises."""
+    """Cost of a coalition's releases, if it exceeds what a claim promises."""
     for verdicts, world in traces if promised else ():
         for one in verdicts:
             if one.coalition != whole.coalition:

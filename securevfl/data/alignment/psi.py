@@ -189,7 +189,7 @@ class _Link:
         write_durably(self._file, content.getvalue(), mode=0o600)
 
     def kept(self, identifiers: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """Arrays that `keep` wrote for these identifiers; None where no whole file is there."""
+        """State that `keep` wrote for these identifiers; None if there is no complete one."""
         if self._file is None or not self._file.exists():
             return None
         try:
@@ -285,7 +285,7 @@ async def _collect(
 async def _taken_up(
     link: _Link, identifiers: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Results of `_compare` from before a restart, if the member kept the same pair."""
+    """Result of `_compare` before a restart, if the member has kept the same pair."""
     kept = link.kept(identifiers)
     if kept is None:
         return None
