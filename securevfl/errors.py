@@ -56,7 +56,7 @@ def needs(what: str, extra: str, *packages: str) -> None:
     Parameters
     ----------
     what : str
-        What was asked for.
+        Kind of the requested thing.
     extra : str
         Name of an extra in pyproject.toml.
     *packages : str

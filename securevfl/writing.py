@@ -30,7 +30,7 @@ def write_durably(
     path : Path
     content : str, bytes, or an iterable of bytes
     mode : int
-        Of the file, less what the umask takes, whatever mode an older file has.
+        Mode of the file, minus the umask, independent of an older file's mode.
     new : bool
         Refuse to replace a file; it is compared and made in one step.
 
@@ -39,7 +39,7 @@ def write_durably(
     FileExistsError
         With `new`, where there is one.
     OSError
-        When it cannot be written; nothing is left of it then.
+        If it cannot be written; no partial file remains.
     """
     part = write_beside(path, content, mode=mode)
     try:

@@ -78,7 +78,7 @@ def equal_sums(
     rows, columns, width, degree, epochs, batch : int
         M, d, h, D, E and rows of a batch; each epoch takes all rows in a new order.
     optimizer : {"sgd", "adam"}
-        Of clients and server, with momentum 0.9 and the rate 0.05.
+        Optimiser of clients and server, with momentum 0.9 and learning rate 0.05.
     seed : int
         Seed of tables, weights, labels and batches.
     """

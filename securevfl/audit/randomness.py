@@ -28,7 +28,7 @@ class Call:
     Attributes
     ----------
     source : str
-        What the source says of itself.
+        Description by the source itself.
     secure : bool
         Whether it is fit for masks.
     fresh : int
@@ -57,7 +57,7 @@ class Log:
     ----------
     calls : list of Call
     keys : list of bytes
-        What the operating system gave, in the order in which it was asked.
+        Bytes from the operating system, in the order of the calls.
     """
 
     calls: list[Call] = field(default_factory=list)

@@ -157,7 +157,7 @@ class RunFactory:
     models : mapping, optional
         W-bar by client and round, any field elements; where given, clients do not train.
     conditions : Conditions
-        Who is late, and when.
+        Delays of the run.
     """
 
     def __init__(

@@ -106,7 +106,7 @@ class Pooled:
     Attributes
     ----------
     power : Power
-        What the theory says.
+        Prediction of the theory.
     combinations : int
         Combinations of segments that were decoded, all of them equal to the truth.
     data, model : bool

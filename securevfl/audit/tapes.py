@@ -19,7 +19,7 @@ class Tape:
     Attributes
     ----------
     draws : list of ndarray
-        What was drawn; for a client of FedVS: Z for each part of the data, then V for each round.
+        Drawn arrays; for a client of FedVS: Z for each part of the data, then V for each round.
     rounds : list of int
         The round in which each was drawn.
     """

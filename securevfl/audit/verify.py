@@ -70,7 +70,7 @@ def verify(
     level : float
         Failure probability of each test.
     progress : callable, optional
-        Told what is being done.
+        Called with a text on the current activity.
     limit : float, optional
         Seconds after which the verification ends with COULD NOT BE CHECKED. With a limit it runs in
         a child process, which imports the library: the protocol must be a name or a top-level class

@@ -178,9 +178,9 @@ class MethodTable:
         workers : int
             Processes.
         progress : callable, optional
-            Told (cells done, cells in all, what was done).
+            Called with (cells done, all cells, text).
         interrupted : callable, optional
-            Asked often; when it says True, `Interrupted` is raised, and finished runs are kept.
+            Called often; when it returns True, `Interrupted` is raised, and finished runs are kept.
         finished : callable, optional
             Called after each cell.
 

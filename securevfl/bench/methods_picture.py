@@ -24,7 +24,7 @@ def draw(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
     Parameters
     ----------
     cells : sequence of mapping
-        Of `securevfl.bench.methods.MethodTable.content`.
+        Cells from `securevfl.bench.methods.MethodTable.content`.
     path : Path
     """
     needs("pictures", "report", "matplotlib")

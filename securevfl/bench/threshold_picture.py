@@ -27,7 +27,7 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
     Parameters
     ----------
     rows : sequence of mapping
-        Of `securevfl.bench.threshold.rows`.
+        Result of `securevfl.bench.threshold.rows`.
     thresholds : sequence of mapping
         Fields of `securevfl.bench.threshold.Threshold`.
     path : Path

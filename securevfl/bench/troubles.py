@@ -31,7 +31,7 @@ class Setting:
     ----------
     label : str
     source : str or mapping
-        As `securevfl.engine.conditions_file.load_conditions` takes it.
+        Argument of `securevfl.engine.conditions_file.load_conditions`.
     """
 
     label: str

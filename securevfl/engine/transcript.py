@@ -355,7 +355,7 @@ class Transcript:
         Parameters
         ----------
         folder : Path, optional
-            Of the run; that of the state, if rows had left memory.
+            Folder of the run; that of the state, if rows had left memory.
         """
         made = cls(folder=folder)
         kinds, columns = state["kinds"], state["columns"]

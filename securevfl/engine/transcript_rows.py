@@ -99,7 +99,7 @@ class SpilledRows:
     Parameters
     ----------
     state : mapping, optional
-        Of `state`, to go on from a checkpoint: files that came after it are written anew.
+        Result of `state`, to continue from a checkpoint; later files are overwritten.
     """
 
     def __init__(self, folder: Path, state: Mapping[str, Any] | None = None) -> None:

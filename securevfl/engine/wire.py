@@ -183,7 +183,8 @@ def decode(data: bytes | memoryview, modulus: int | None = None) -> Any:
     ----------
     data : bytes or memoryview
     modulus : int, optional
-        As for `encode`. Arrays of the dtype of F_p must be packed then, and none may be otherwise.
+        As for `encode`. If given, arrays with the dtype of F_p must be packed; otherwise none may
+        be.
     """
     view = memoryview(data).toreadonly()
     if (

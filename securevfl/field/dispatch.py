@@ -1,8 +1,8 @@
 """Matrix products over a prime field: plain arrays in, plain arrays out.
 
-Nothing here checks that operands are elements; PrimeField and LagrangeCode do. A left operand is
-prepared once (`prepare`) and may then meet many right operands, in one piece or as blocks of rows
-that stand in different places.
+This module does not check that operands are elements; PrimeField and LagrangeCode do. A left
+operand is prepared once (`prepare`) for many right operands, in one piece or as blocks of rows at
+different addresses.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class PreparedMatrix(Protocol):
 def prepare(p: int, a: Array, columns: int | None = None) -> PreparedMatrix:
     """The left operand (m, k) prepared for the fastest kernel on this machine.
 
-    `columns` says how many columns it will meet in all, where that is known: few do not repay the
-    preparation.
+    `columns` is the total number of right-hand columns, if known: for few of them preparation does
+    not pay.
     """
     if columns is not None and a.size * columns <= _TINY:
         return PortableLeft(p, a)
@@ -124,7 +124,7 @@ def matmul(p: int, a: Array, b: Array, out: Array, threads: int = 1) -> bool:
         Shapes (..., m, k), (..., k, n) and (..., m, n) of uint32 (p < 2^32) or uint64; `out` is
         C-contiguous, and the stacks of `a` and `b` broadcast to its own.
     threads : int
-        The rows of `a` are divided among this many threads.
+        Number of threads among which the rows of `a` are divided.
     """
     stack = out.shape[:-2]
     if not out.size:

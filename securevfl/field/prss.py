@@ -235,9 +235,8 @@ class Prss:
         keys : mapping of int to bytes
             The keys that it holds, by their places in `blocks`.
         label : bytes
-            All that the parties were told of this use, the batch among it: parties that were told
-            different things compute masks that do not fit together. No label may be used for two
-            different results.
+            All announcements of this use, including the batch: masks of parties with different
+            announcements do not cancel. No label may be used for two different results.
         shape : tuple of int
         unknown : int
             u; see `mask_streams` and `opening_streams`.
@@ -249,7 +248,7 @@ class Prss:
         Raises
         ------
         ConfigurationError
-            Where u is smaller than that of the blocks, which leave too little unknown then.
+            If u is smaller than that of the blocks, which then leave too little unknown.
         """
         least = mask_streams(self.code, self.degree)
         if unknown < least or (self.by_dealers and unknown > least):

@@ -27,10 +27,10 @@ class Batches:
     """Training rows in K segments, and the batches drawn from them.
 
     The rows are shuffled once, publicly, and cut into K segments of ceil(M/K); the last places of
-    the last segments are padding where K does not divide M. A coded batch B is a set of row
-    numbers in [0, ceil(M/K)); the samples it stands for are those rows of every segment, stacked
-    segment by segment. Each epoch is a fresh permutation of the row numbers; its incomplete last
-    batch is left out, unless it is the only one.
+    the last segments are padding where K does not divide M. A coded batch B is a set of row numbers
+    in [0, ceil(M/K)); its samples are these rows of every segment, stacked segment by segment. Each
+    epoch is a fresh permutation of the row numbers; its incomplete last batch is left out, unless
+    it is the only one.
 
     Parameters
     ----------

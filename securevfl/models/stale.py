@@ -70,7 +70,7 @@ class LastEmbeddings:
         stack : ndarray, (N, rows, h), float32
             Zero where there is none.
         present : ndarray, (N, rows), bool
-            Where there is one.
+            Whether an embedding exists.
         """
         if not self.rows:
             parties, _, width = self.table.shape

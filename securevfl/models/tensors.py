@@ -27,15 +27,15 @@ ALIGNMENT = 16  # Bytes: what memory for any type is aligned to, on 64-bit x86 a
 def tensor(values: ArrayLike, dtype: DTypeLike | None = None) -> torch.Tensor:
     """Torch tensor with a copy of an array, row-major, at an address divisible by `ALIGNMENT`.
 
-    The copy is what aligns: views, memory maps and buffers of messages stand anywhere, new memory
-    does not. Data sets are read-only besides, and torch would write to them.
+    The copy is needed for the alignment, which views, memory maps and buffers of messages may lack.
+    Besides, data sets are read-only, and torch could write to them.
 
     Parameters
     ----------
     values : ndarray
-        Of any strides and at any address; it may be read-only.
+        Array with any strides, at any address; it may be read-only.
     dtype : numpy dtype, optional
-        That of `values` if not given.
+        By default that of `values`.
     """
     import torch
 

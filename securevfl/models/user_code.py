@@ -94,7 +94,7 @@ def found(name: str, what: str) -> Any:
     Raises
     ------
     ConfigurationError
-        When the name is not of the form ``module:name``, leads nowhere, or stands in a file only.
+        When the name is not of the form ``module:name``, leads nowhere, or is named in a file only.
     """
     if name in _GIVEN:
         return _GIVEN[name]
@@ -137,7 +137,7 @@ def own_network(
     Parameters
     ----------
     name : str
-        Of a class or function that is called with the two widths.
+        Name of a class or function that is called with the two widths.
     what : str
         The option, for messages.
     inputs, outputs : int
@@ -233,7 +233,7 @@ def own_loss(name: str) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     Raises
     ------
     ConfigurationError
-        When there is none of that name, or, once it is used, when it gives anything else.
+        If there is none of that name, or, when it is used, its result is anything else.
     """
     loss = found(name, "own_loss")
 

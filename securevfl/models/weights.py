@@ -20,9 +20,9 @@ _BEFORE, _WORDS = 3, 624  # of 8 bytes: before the Mersenne twister's words, and
 def initialised(build: Callable[[], Built], seed: int | np.random.Generator) -> Built:
     """Torch modules made by `build`, with weights drawn from `seed`.
 
-    torch initialises from its global generator only; it is as before when this returns. A stream of
-    a party's own entropy, which no seed stands for, gives that generator its whole state: 2^31
-    first weights could be tried. A stream of a seed gives a number of 31 bits.
+    torch initialises from its global generator only, which this function restores. A stream of a
+    party's own entropy sets that generator's whole state, because 2^31 seeds could be tried. A
+    stream of a seed gives a number of 31 bits.
     """
     import torch
 

@@ -86,13 +86,13 @@ class Claim:
     reason : str
         The theorem, or why nothing is claimed.
     given : tuple of str
-        What the adversary is granted besides, such as "decoded sums". A name "X" also grants
-        each declared output "X of N" of one party N.
+        Further information of the adversary, such as "decoded sums". A name "X" also grants each
+        declared output "X of N" of one party N.
     guarantees : tuple of Guarantee
-        Of a differential claim: epsilon and delta of each mechanism that protects the asset.
+        For a differential claim: epsilon and delta of each mechanism that protects the asset.
     tells : str
-        What the ideal output gives away by itself in this configuration, as a sentence. `source`
-        says it behind the reason, so that nobody reads one without the other.
+        Sentence on what the ideal output reveals by itself in this configuration. `source` ends
+        with it, so that a reader sees both.
 
     Examples
     --------

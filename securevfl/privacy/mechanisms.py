@@ -42,7 +42,7 @@ def clip_finite_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     Raises
     ------
     RangeError
-        When an entry is not finite: no noise moves it, so it would be released as it is.
+        If an entry is not finite, because noise would not hide it.
     """
     strange = int((~np.isfinite(rows)).any(axis=1).sum())
     if strange:
@@ -96,7 +96,7 @@ def gaussian(shape: tuple[int, ...], source: Source = SYSTEM) -> np.ndarray:
     ----------
     shape : tuple of int
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def release_rows(
     sigma : float
         Standard deviation of the noise of each entry, positive.
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def release_rows(
         When C or sigma is not positive and finite, or when C exceeds 200 sigma: float32 would not
         hold such a sum to that grid.
     RangeError
-        When an entry is not finite: no noise moves it, so it would be released as it is.
+        If an entry is not finite, because noise would not hide it.
     """
     if not (0 < bound < math.inf and 0 < sigma < math.inf and bound <= MOST_BOUND * sigma):
         raise ConfigurationError(
@@ -186,7 +186,7 @@ def laplace_by_range(
     epsilon : float
         Positive.
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
 
     Returns
     -------
@@ -248,7 +248,7 @@ def randomised_response(
     epsilon : float
         Positive and finite.
     source : Source
-        Where the randomness comes from.
+        Source of the randomness.
 
     Returns
     -------

@@ -161,11 +161,11 @@ class Learner:
     Attributes
     ----------
     encoders, cross, local : Model
-        Of `Pair`, `Cross` and `TwoViews`.
+        Models of a `Pair`, a `Cross` and a `TwoViews`.
     rows : tuple of Secret
-        Columns of the aligned rows; and of those that it holds alone, if any.
+        Columns of the aligned rows, and of unaligned rows if any.
     shapes : mapping of str to tuple of int
-        Of the weights that are shared, by name.
+        Shapes of the shared weights, by name.
     projection : int
         Width of a projection.
     """
@@ -351,7 +351,7 @@ class IdealFedHssl(Ideal):
     world, clients, bounded
         As of `Ideal`.
     learners : mapping of int to Learner
-        What each client pre-trains.
+        Pre-trained encoders of each client.
     """
 
     def __init__(

@@ -143,7 +143,7 @@ class Client(OpenClient):
     steps : int
         Q_n.
     head : Model
-        Its copy of the server model; given as a `Centre`.
+        Its copy of the server model; passed as a `Centre`.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "head")

@@ -152,9 +152,10 @@ class Client(OpenClient):
     Attributes
     ----------
     quantisers : (FixedPoint, FixedPoint) or None
-        Those of data and of weights; None rounds nothing.
+        Quantisers of data and of weights; None for no rounding.
     chance : Model
-        Draws the stochastic rounding of the weights; given as a `securevfl.verified.chance.Chance`.
+        Source of stochastic rounding of the weights; passed as a
+        `securevfl.verified.chance.Chance`.
     """
 
     _: KW_ONLY

@@ -44,7 +44,7 @@ def comparison(
     options : mapping
         Each goes to every protocol that has it; one in a variant's name takes precedence.
     conditions : str
-        As `securevfl.engine.conditions_file.load_conditions` takes them.
+        Argument of `securevfl.engine.conditions_file.load_conditions`.
     target : float, optional
         Accuracy, or error of a regression, to which time and bytes are counted.
     **asked

@@ -171,9 +171,9 @@ class RefusedRunsError(ConfigurationError):
     reasons : mapping
         Why a run is refused, by its label.
     labels : tuple of str
-        Of the runs that are refused.
+        Labels of the refused runs.
     others : tuple of str
-        Of those that can be made.
+        Labels of the possible runs.
     """
 
     def __init__(self, refused: Mapping[str, str], others: Sequence[str]) -> None:
@@ -189,9 +189,9 @@ class RefusedRunsError(ConfigurationError):
 def check_jobs(jobs: Sequence[Job]) -> None:
     """Refuse runs that data, conditions, faults or memory do not permit, before any starts.
 
-    The first job of each label stands for its seeds. Where parties would have to find their common
-    rows first (``align = "psi"``), only options and the number of parties are checked.
-    RefusedRunsError names every run that is refused, and why.
+    The first job of each label represents all its seeds. If parties must find their common rows
+    first (``align = "psi"``), only options and the number of parties are checked. RefusedRunsError
+    names every run that is refused, and why.
     """
     loaded: tuple[Any, Any] = (None, None)
 

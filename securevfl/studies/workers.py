@@ -65,8 +65,7 @@ def _attempt(
 ) -> dict[str, Any] | SecureVFLError | None:
     """Result of a job, its error, or None if interrupted.
 
-    That a run diverges, or that one with faults cannot go on, is what was asked about it: a result
-    with ``error`` alone.
+    A run that diverges, or that faults end, gives a result with ``error`` alone.
     """
     from securevfl.runs.engines.run import Interrupted
 

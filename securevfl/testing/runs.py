@@ -58,9 +58,9 @@ class Outcome:
     ----------
     protocol : Protocol
     parties : mapping of int to Party
-        As they ended.
+        Parties at the end of the run.
     events : tuple of Event
-        What the parties recorded.
+        Events that the parties recorded.
     simulation : Simulation
     """
 

@@ -34,7 +34,7 @@ def strongest(job: Job, settings: AttackSettings | None = None) -> dict[str, Any
     Returns
     -------
     dict
-        By group: ``attack``, ``success``, ``chance`` and ``of``, the measure; or None.
+        For each group: ``attack``, ``success``, ``chance`` and ``of`` (the measure), or None.
     """
     case = AttackCase(job, settings or AttackSettings())
     with one_thread():

@@ -55,7 +55,7 @@ def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | Non
     visits : sequence of Visit
         Visits of all rows, with integers.
     field : PrimeField
-        Of a prime that is larger than twice all inner products.
+        Field of a prime larger than twice all inner products.
     """
     steps, changes = (np.rint(x).astype(np.int64) for x in _changes(visits))
     if not steps.size:

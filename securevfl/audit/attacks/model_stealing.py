@@ -30,18 +30,18 @@ def steal(
     known : ndarray, (pairs, d)
         Rows that the server knows.
     seen : ndarray, (pairs, a)
-        What it saw of them.
+        Embeddings or uploads of these rows.
     fresh : ndarray, (rows, d)
         Other rows.
     truth : ndarray, (rows, a)
-        What the victim's network makes of them; where only uploads are seen, its uploads of them.
+        Embeddings of these rows by the victim's network, or its uploads if only uploads are seen.
     stream : numpy Generator
 
     Returns
     -------
     Outcome
-        The part of the squared error of a decoy, the mean of `seen`, that is explained; chance 0.
-        The control is the same surrogate for `seen` in another order.
+        Explained fraction of the squared error of a baseline, the mean of `seen`; chance is 0. The
+        control is the same surrogate for `seen` in another order.
     """
     rows = stream.permutation(len(fresh))[:MOST]
     decoy = seen.mean(axis=0)

@@ -37,7 +37,8 @@ class Round:
     Attributes
     ----------
     uploads : mapping of int to ndarray, (|B|, h)
-        By client; at least R, less what the coalition's own data and models contribute.
+        Uploads by client, at least R, minus the contribution of the coalition's own data and
+        models.
     models : ndarray, (T, D, h)
         Honest clients' model shares at the coalition's points, side by side; D is the sum of their
         columns.

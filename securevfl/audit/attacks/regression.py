@@ -40,7 +40,7 @@ def fit(
         Draws the split, the first weights and the batches.
     hidden : int
     steps : int
-        Of Adam, at most.
+        Largest number of Adam steps.
 
     Raises
     ------

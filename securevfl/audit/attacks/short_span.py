@@ -47,7 +47,7 @@ def filled_span(
     tries : int
         Choices of directions to start from, at most.
     near : Directions, optional
-        Of `columns_of_span`, if they were computed before.
+        Result of `columns_of_span`, if computed before.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def fitted(columns: np.ndarray, basis: np.ndarray, missing: int) -> tuple[np.nda
     Parameters
     ----------
     columns : ndarray, (M, p)
-        Where to start.
+        Starting point.
     basis : ndarray, (M, c)
     missing : int
         k < p.

@@ -57,7 +57,7 @@ class Span:
     basis : ndarray, (M, r)
         Orthonormal, of mean 0.
     views : int
-        How many of them it was read off.
+        Number of views that determined it.
     """
 
     rows: np.ndarray
@@ -212,7 +212,7 @@ def columns_of_span(
     basis : ndarray, (M, r)
         Orthonormal, of mean 0: `Span.basis`.
     stream : numpy Generator
-        Of the starts. Every other one is orthogonal to what was found before.
+        Generator of the starts, every second of which is orthogonal to earlier results.
     starts : int
     """
     white = basis * np.sqrt(len(basis))

@@ -199,7 +199,7 @@ def unfold(
     steps : sequence of Step
         From the first one on, without a gap.
     replicas : sequence of Replica
-        Of all clients, as they begin.
+        Initial replicas of all clients.
     widths : sequence of int
         d_n.
     degree : int
@@ -212,7 +212,7 @@ def unfold(
     starts : int
         As for `solve_rows`.
     told : callable, optional
-        Given the number of each step, its rows, and which of them are solved beyond doubt.
+        Called with the number of each step, its rows, and which of them are certainly solved.
     """
     ends = np.cumsum([0, *widths])
     found = []

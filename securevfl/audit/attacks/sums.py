@@ -111,7 +111,7 @@ def complete(span: np.ndarray, known: np.ndarray, columns: np.ndarray) -> np.nda
     Parameters
     ----------
     span : ndarray, (M, r)
-        As `basis` gives it.
+        Result of `basis`.
     known : ndarray
         Numbers of the rows that are known.
     columns : ndarray, (M, d)
@@ -186,12 +186,12 @@ def binary_columns(span: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     span : ndarray, (M, r)
-        As `basis` gives it.
+        Result of `basis`.
 
     Returns
     -------
     ndarray, (M, found), int8
-        Of a column and its complement the one with fewer ones; constant ones are left out.
+        Of a column and its complement, the one with fewer ones; constant columns are left out.
 
     Raises
     ------

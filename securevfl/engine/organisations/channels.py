@@ -12,7 +12,7 @@ _TAG = 8  # bytes before each datagram, which name its channel
 class Channels:
     """One party's connection, shared by channels that do not see each other's datagrams.
 
-    A datagram of a channel that is not open is dropped: whoever sent it sends it again.
+    A datagram of a channel that is not open is dropped; its sender repeats it.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class EventQueue:
             `DEPART` (message and its bytes), `ARRIVE` (message), `TIMER` or `RESUME` (party and
             number of its wait), `FAULTS` (what the look at the schedule is for).
         subject
-            As the kind says.
+            Subject of the event, as `kind` requires.
         """
         heapq.heappush(self.events, (time, self._scheduled, kind, subject))
         self._scheduled += 1

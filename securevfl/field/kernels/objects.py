@@ -36,9 +36,9 @@ def find(name: str, kinds: str, make: Callable[[], tuple[list[bytes], str]]) -> 
     Parameters
     ----------
     name : str
-        Of the kernel.
+        Name of the kernel.
     kinds : str
-        Its arguments'.
+        Types of its arguments.
     make : callable
         Compiles it, where no earlier process did, and returns its objects and the type.
     """

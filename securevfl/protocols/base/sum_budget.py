@@ -39,7 +39,7 @@ def unknowns_of(
     Parameters
     ----------
     columns : sequence of ndarray, (M, d_n)
-        Of each party.
+        Columns of each party.
     config : protocol options
         Options with ``degree``, and ``data_bits`` of fixed-point numbers, if any.
     unseen : collection of int

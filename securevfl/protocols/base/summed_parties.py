@@ -105,7 +105,7 @@ class SummedClient(Participant):
     Attributes
     ----------
     batches : Batches
-        Which samples an announced batch stands for.
+        Layout that maps an announced batch to samples.
     features : Secret, (M, d)
     network : Model
         The client's bottom model, a `ClientNetwork`.

@@ -125,7 +125,7 @@ def launch(
     models : (Model, Secret, Model)
         w_0^l, labels by row, and the newest embeddings.
     shapes : mapping of str to tuple of int
-        Of w_0.
+        Shapes of the weights of w_0.
     public : (Batch, Aggregation, Objective)
     receivers : sequence of int
         Parties that have embeddings in it.
@@ -154,7 +154,7 @@ class Stale(LastEmbeddings):
     Parameters
     ----------
     embeddings : Model
-        Of a `LastEmbeddings` with as many parties and rows.
+        A `LastEmbeddings` with this number of parties and rows.
     """
 
     def __init__(self, embeddings: Model, parties: int, rows: int) -> None:
@@ -189,7 +189,7 @@ class PassiveParty(OpenClient):
     Attributes
     ----------
     batches : Batches
-        Of as many rows as the largest batch that it is asked for.
+        Layout for the largest batch that other parties request.
     network : Model
         theta_m, the bottom model.
     gradients_per_step : int

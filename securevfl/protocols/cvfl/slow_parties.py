@@ -42,7 +42,7 @@ class Objective:
     Attributes
     ----------
     q : float or "auto"
-        Its exponent; 1 where the party is not slow. "auto" solves for a factor of 1 / pace.
+        Exponent q; 1 if the party is not slow. "auto" solves for a factor of 1 / pace.
     pace : float
         The party's part of the fastest one's updates.
     weight_decay : float

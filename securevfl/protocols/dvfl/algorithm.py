@@ -61,13 +61,13 @@ class Learner(Participant):
     Attributes
     ----------
     schedule : RoundSchedule
-        Which round it is, and what happens in it.
+        Schedule of rounds and of the actions in each.
     network : Model
-        Its encoder, with objective and optimiser; given as an `Encoder`.
+        The party's encoder, with objective and optimiser; passed as an `Encoder`.
     chance : Model
-        Its secret choices; given as a `Chance`.
+        The party's secret choices; passed as a `Chance`.
     losses : list of Secret
-        Of the iterations of this epoch so far.
+        Losses of the iterations of this epoch so far.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "losses")

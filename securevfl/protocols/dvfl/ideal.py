@@ -1,6 +1,7 @@
 """Ideal functionality of DVFL: a trusted party's outputs, with all models in one place.
 
-Who wrote, who answered, and when a party rested, is public. One that comes back is as it was then.
+It is public who wrote, who answered, and when a party rested. A returning party has its state from
+then.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class State:
     ----------
     network : Model
     losses : list of Secret
-        Of the iterations of this epoch so far.
+        Losses of the iterations of this epoch so far.
     buffer : tuple of Secret
         Replay buffer of a host; empty for a guest.
     register : dict of int to list of (int, Secret)

@@ -83,7 +83,7 @@ def refuse_wrap(
     model : ndarray, (d D + 1, h), field elements
         W-bar.
     row_sum : ndarray, ()
-        As `row_sum_of` returns it.
+        Result of `row_sum_of`.
     samples : ndarray, (K |B|,)
         Row numbers of the batch.
     advice : str

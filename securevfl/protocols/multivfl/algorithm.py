@@ -120,16 +120,16 @@ class DataOwner(Participant):
     private : bool
         Whether samples are aligned by private set intersection.
     privacy : ActivationNoise or None
-        Of released activations; None for none.
+        Noise of released activations; None for none.
     limit : int
         Releases of a row that its epsilon allows.
     merged : int
         The global round that the copies are of.
     released : bytes
-        How often it has released each row (`securevfl.privacy.release_counts`). Seeded noise
-        protects nothing and repeats itself, so it is not counted.
+        Number of releases of each row (`securevfl.privacy.release_counts`). Seeded noise protects
+        nothing, so it is not counted.
     rows : dict of str to ndarray
-        By label owner, the rows of its samples, in the order that all of them know.
+        Rows of each label owner's samples, in the order agreed by all parties.
     """
 
     kept: ClassVar[tuple[str, ...]] = (
@@ -359,7 +359,7 @@ class Server(Participant):
     max_steps, epochs : int
         R and E.
     privacy : ActivationNoise or None
-        Of the data owners' activations, for the cost in the history.
+        Noise of the data owners' activations, for the cost in the history.
     steps : int
         Global rounds that are over.
     """

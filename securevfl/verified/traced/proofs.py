@@ -78,7 +78,7 @@ class Traced:
     Attributes
     ----------
     protocol : str
-        Its name.
+        Name of the protocol.
     options : mapping
     parties, rows : int
     seed : int

@@ -175,7 +175,7 @@ def equal_views(toy: SmallInstance, coalition: Coalition) -> bool:
     Raises
     ------
     ConfigurationError
-        As `exhaust`.
+        In the cases of `exhaust`.
     """
     return not _unequal(_joint(toy, coalition), first=True)
 
