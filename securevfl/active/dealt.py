@@ -148,7 +148,7 @@ def checked(
     Returns
     -------
     link : Secret (32,) uint8
-        H(root, c).
+        Digest H(root, c).
     story : tuple
         Evidence: start, chain, leaf, path, root, H(c) as one Secret, (6, 32) uint8, and the
         signature.

@@ -56,7 +56,7 @@ def checked_tags(
     holder : Participant
     own : Dealing
     signing : Signing
-        The holder's.
+        Signing keys of the holder.
     count : int
         Number of keys that the dealer draws.
     mine : mapping of int to Secret

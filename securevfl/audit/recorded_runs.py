@@ -70,13 +70,13 @@ class Secrets:
     Attributes
     ----------
     data : ndarray, (K, rows, columns)
-        X-bar.
+        Quantised data X-bar.
     models : mapping of int to ndarray, (columns, h)
         W-bar by round.
     data_masks : ndarray, (T, rows, columns)
-        Z.
+        Masks Z of the data.
     model_masks : mapping of int to ndarray, (T, columns, h)
-        V by round.
+        Masks V of the models, by round.
     """
 
     data: np.ndarray
@@ -93,7 +93,7 @@ class CodedRun:
     ----------
     protocol : CodedProtocol
     transcript : Transcript
-        With payloads.
+        Transcript with payloads.
     tapes : mapping of int to Tape
     models : mapping
         W-bar by client and round.

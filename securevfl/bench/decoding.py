@@ -162,7 +162,7 @@ def time_rounds(
     Parameters
     ----------
     parties : int
-        N.
+        Number N of parties.
     privacies : sequence of int
         Values of T.
     prime : int

@@ -176,7 +176,7 @@ class MethodTable:
         Parameters
         ----------
         workers : int
-            Processes.
+            Number of processes.
         progress : callable, optional
             Called with (cells done, all cells, text).
         interrupted : callable, optional

@@ -92,7 +92,7 @@ class Cell:
     accuracy, sent : tuple of float
         Accuracy at the end of the run, and bytes until then; NaN if an error ended it.
     error : str
-        The first one.
+        First error.
     """
 
     method: str
@@ -154,7 +154,7 @@ class Sweep:
     source : DataSource
         The data set; its seed is that of each run.
     parties : int
-        N.
+        Number N of parties.
     folder : Path
         Folder for ``jobs/``; a run with a stored result is not repeated.
     target : float
@@ -166,7 +166,7 @@ class Sweep:
     slower : float
         Factor by which a slow party is slower, if the setting does not define it.
     factor : float
-        c.
+        Factor c of the threshold.
     options : mapping
         Options set for every method that has them.
     """

@@ -79,7 +79,7 @@ class SecretSeed:
     Attributes
     ----------
     seed : int
-        At least 0.
+        Seed, at least 0.
     """
 
     seed: int

@@ -397,7 +397,7 @@ class Transcript:
         read : callable
             Chunks of the archive.
         count : int
-            Rows in all.
+            Number of all rows.
         """
         made = cls()
         made._older, made._base = ArchivedRows(read, count), count

@@ -49,9 +49,9 @@ def blocks_of(parties: int, privacy: int, unknown: int) -> Blocks:
     Parameters
     ----------
     parties : int
-        N.
+        Number N of parties.
     privacy : int
-        T >= 1.
+        Number T of colluding parties, at least 1.
     unknown : int
         u >= 0, the number of dimensions of a mask that T parties must not know.
 
@@ -185,9 +185,9 @@ def spans(blocks: Iterable[Sequence[int]], coalition: Sequence[int], coefficient
     ----------
     blocks : iterable of sequence of int
     coalition : sequence of int
-        C.
+        Coalition C.
     coefficients : int
-        m.
+        Number m of coefficients.
 
     Examples
     --------

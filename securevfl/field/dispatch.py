@@ -29,7 +29,7 @@ class PreparedMatrix(Protocol):
     Attributes
     ----------
     rows, inner : int
-        m and k.
+        Sizes m and k.
     """
 
     rows: int

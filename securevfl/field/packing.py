@@ -56,7 +56,7 @@ def pack(elements: Array, modulus: int) -> Array:
     ----------
     elements : ndarray, any shape, uint32 for p < 2^32, else uint64
     modulus : int
-        p, below 2^62.
+        Prime p, below 2^62.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
     stream : bytes or read-only buffer of them
     shape : tuple of int
     modulus : int
-        p, below 2^62.
+        Prime p, below 2^62.
 
     Raises
     ------

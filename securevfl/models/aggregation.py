@@ -57,7 +57,7 @@ class Aggregation(ABC):
         Parameters
         ----------
         gradient : ndarray, (rows, `width` of h), float32
-            dL/dH.
+            Gradient dL/dH of the joint embedding.
         stack, present
             The arguments of `combine`.
         party : int

@@ -227,7 +227,7 @@ def make_client_network(
     ----------
     kind : {"pn", "mlp", "encoder", "leaky_encoder", "cnn", "strided_cnn"}
     features, width, depth : int
-        d, h and D.
+        Number d of columns, width h of an embedding, and depth D.
     image_shape : (channels, height, width) or None
         Shape of the client's strip of an image; required by convolutional networks.
     stream : numpy Generator

@@ -28,7 +28,7 @@ class Imputation(ABC):
     Parameters
     ----------
     parties, rows, width : int
-        N, M and h.
+        Number N of clients, M of rows, and width h.
 
     Attributes
     ----------

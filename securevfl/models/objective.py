@@ -20,7 +20,7 @@ def amplification(loss: float, q: float) -> float:
     loss : float
         F, its regularised loss, at least 0.
     q : float
-        At least 1.
+        Exponent q, at least 1.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def chosen_exponent(loss: float, wanted: float) -> float:
     Parameters
     ----------
     loss : float
-        F, at least 0.
+        Loss F, at least 0.
     wanted : float
         Factor, at least 1 and finite.
     """

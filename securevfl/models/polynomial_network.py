@@ -29,7 +29,7 @@ def expand(features: np.ndarray, degree: int) -> np.ndarray:
     ----------
     features : ndarray, (rows, d), floating
     degree : int
-        D, at least 1.
+        Highest power D, at least 1.
 
     Returns
     -------
@@ -55,7 +55,7 @@ class PolynomialNetwork:
     Parameters
     ----------
     features : int
-        d, at least 1.
+        Number d of columns, at least 1.
     width : int
         Embedding width h, at least 1.
     degree : int

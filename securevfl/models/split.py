@@ -37,7 +37,7 @@ class Batches:
     rows : int
         True rows M, at least 1.
     segments : int
-        K, at least 1.
+        Number K of segments, at least 1.
     size : int
         Samples wanted per batch; |B| = max(1, size // K) coded rows, at most ceil(M/K).
     stream : callable

@@ -14,11 +14,11 @@ class LastEmbeddings:
     Parameters
     ----------
     parties : int
-        N.
+        Number N of parties.
     rows : int
         M; 0 to keep nothing at all.
     width : int
-        h.
+        Width h of an embedding.
 
     Attributes
     ----------

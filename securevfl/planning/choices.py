@@ -38,7 +38,7 @@ class Choice:
     segments, threshold, tolerated : int
         K, R = 2(K+T-1)+1, and the number of tolerated stragglers, N - R - 2A.
     batch_rows : int
-        |B|.
+        Rows |B| of a coded batch.
     rounds : int
         Number of server steps; fewer than requested if a budget of sums ends the run.
     setup_seconds, round_seconds, round_error, total_seconds : float

@@ -22,12 +22,12 @@ class Bits:
     Attributes
     ----------
     prime, data_bits, model_bits : int
-        p, lx and lw.
+        Prime p, and fractional bits lx and lw.
     largest : int
         sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w), the largest magnitude of a decoded sum; of
         the first sums, if the protocol's bound grows with its steps.
     limit : int
-        (p - 1) / 2.
+        Largest magnitude, (p - 1) / 2.
     expected, smallest : int
         If the bound grows: its expected value at the end, and the smallest usual prime that exceeds
         twice this value. Else 0.

@@ -25,7 +25,7 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     ----------
     rows : ndarray, (rows, h), floating and finite
     bound : float
-        C, positive.
+        Clipping bound C, positive.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def clip_gradient(rows: np.ndarray, gradient: np.ndarray, bound: float) -> np.nd
         The rows before they were clipped.
     gradient : ndarray, (rows, h), float32
     bound : float
-        C, positive.
+        Clipping bound C, positive.
 
     Returns
     -------
@@ -184,7 +184,7 @@ def laplace_by_range(
     samples : ndarray, (rows,), integers
         Below 0 for padding, which has no part in the range.
     epsilon : float
-        Positive.
+        Epsilon, positive.
     source : Source
         Source of the randomness.
 
@@ -211,7 +211,7 @@ def keep_probability(epsilon: float, classes: int) -> float:
     epsilon : float
         Positive and finite.
     classes : int
-        C, at least 2.
+        Number C of classes, at least 2.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def randomised_response(
     ----------
     labels : ndarray, (M,), integers in [0, C)
     classes : int
-        C, at least 2.
+        Number C of classes, at least 2.
     epsilon : float
         Positive and finite.
     source : Source

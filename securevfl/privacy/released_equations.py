@@ -72,9 +72,9 @@ def visits_allowed(unknowns: int, width: int, share: float = 1.0) -> int:
     Parameters
     ----------
     unknowns, width : int
-        u and h.
+        Number u of unknowns of a row, and width h of an embedding.
     share : float
-        In (0, 1].
+        Fraction, in (0, 1].
     """
     return max(math.ceil(share * unknowns) - 1, 0) // width
 
@@ -86,7 +86,7 @@ class Odometer:
     Attributes
     ----------
     width : int
-        h.
+        Width h of an embedding.
     unknowns : int
         Number of independent columns of all parties together.
     rank : int or None

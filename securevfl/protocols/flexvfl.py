@@ -141,7 +141,7 @@ class Client(OpenClient):
     Attributes
     ----------
     steps : int
-        Q_n.
+        Number Q_n of local steps.
     head : Model
         Its copy of the server model; passed as a `Centre`.
     """

@@ -33,7 +33,7 @@ def write_pictures(records: Sequence[Record], folder: Path, clock: str) -> list[
     ----------
     records : sequence of Record
     folder : Path
-        It is there.
+        Existing folder.
     clock : str
         Name of the time of the runs.
     """

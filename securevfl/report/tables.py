@@ -23,7 +23,7 @@ def write_tables(records: Sequence[Record], summary: Mapping[str, str], folder: 
     summary : mapping of str to str
         Figures of the first table: their keys in a summary, and what they are called, with units.
     folder : Path
-        It is there.
+        Existing folder.
     """
     import pandas as pd
 

@@ -46,7 +46,7 @@ class Inference:
     events : History
         Recorded events, such as abandoned attempts.
     transcript : Transcript
-        Every message.
+        All messages.
     """
 
     embedding: np.ndarray

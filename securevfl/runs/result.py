@@ -81,7 +81,7 @@ class Run:
     events : History
         All other recorded events, with party, round and time.
     transcript : Transcript
-        Every message.
+        All messages.
     folder : Path or None
         Folder in which the run was saved; None if it was not.
     """

@@ -81,7 +81,7 @@ def usual(parties: int, *, waits: bool, shares: bool = False) -> tuple[Schedule,
     Parameters
     ----------
     parties : int
-        N.
+        Number N of parties.
     waits : bool
         Whether the protocol waits for all parties, so that lateness changes nothing.
     shares : bool

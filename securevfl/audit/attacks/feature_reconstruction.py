@@ -80,7 +80,7 @@ def equality_solving(
     features : sequence of ndarray, (rows, d_n)
         The true columns.
     degree : int
-        D.
+        Degree D of the clients' networks.
     stream : numpy Generator
     bounds : (float, float)
         Range of the columns.

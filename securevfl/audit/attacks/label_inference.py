@@ -101,7 +101,7 @@ def gradient_clusters(
     known : ndarray
         Rows whose labels are known; a cluster without any takes the commonest class of them.
     classes : int
-        C.
+        Number C of classes.
     stream : numpy Generator
     """
     needs("attacks", "attacks", "sklearn")

@@ -29,7 +29,7 @@ def rows_by_others(
     Parameters
     ----------
     gram : ndarray, (M, M)
-        X X^T.
+        Inner products X X^T.
     labels : ndarray of int, (M,)
         Classes of these rows.
     others : ndarray, (m, d)

@@ -34,7 +34,7 @@ class Combinations:
     matrix : ndarray, (r, K)
         Independent rows D.
     values : ndarray, (r, rows, columns)
-        D X, exactly.
+        Values D X, exact.
     """
 
     matrix: np.ndarray

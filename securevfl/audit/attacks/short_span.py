@@ -40,7 +40,7 @@ def filled_span(
     basis : ndarray, (M, c)
         Orthonormal, of mean 0.
     missing : int
-        k.
+        Number k of missing dimensions.
     most : int
         Columns that there are, d, which is public.
     stream : numpy Generator
@@ -107,7 +107,7 @@ def fitted(columns: np.ndarray, basis: np.ndarray, missing: int) -> tuple[np.nda
         Starting point.
     basis : ndarray, (M, c)
     missing : int
-        k < p.
+        Number k < p of missing dimensions.
 
     Returns
     -------

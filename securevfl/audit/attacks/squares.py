@@ -325,7 +325,7 @@ def judge(
         The truth of the same rows; columns that never vary are left out.
     stream : numpy Generator
     note : str
-        Comes last.
+        Text at the end.
 
     Returns
     -------

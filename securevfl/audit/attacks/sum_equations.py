@@ -80,7 +80,7 @@ def solve_rows(
     sums : ndarray, (M, h)
         Without the constant b.
     powers : sequence of ndarray, (d, h)
-        P_1 to P_D.
+        Weights P_1 to P_D.
     bounds : (float, float)
         Range of all columns.
     tolerance : float
@@ -201,9 +201,9 @@ def unfold(
     replicas : sequence of Replica
         Initial replicas of all clients.
     widths : sequence of int
-        d_n.
+        Number d_n of columns of each client.
     degree : int
-        D.
+        Degree D of the clients' networks.
     bounds : (float, float)
         Range of all columns.
     stream : numpy Generator

@@ -226,7 +226,7 @@ class Chain:
     Parameters
     ----------
     start : bytes
-        32 bytes.
+        First key of the chain, 32 bytes.
     shift : int
         2^shift consecutive numbers have one key.
     """

@@ -53,7 +53,7 @@ def pack(z: Array, bits: Any, shifts: Array, stream: Array) -> Any:
     ----------
     z : ndarray, (n,), unsigned
     bits : uint64
-        b.
+        Number b of bits of an element.
     shifts : ndarray, (8, 3), uint64
         Of each element m of a group: m b mod 8; its first byte, floor(m b / 8); and 8 times the
         number of bytes from there to the first byte of the next one. That is 64 for the last
@@ -102,7 +102,7 @@ def unpack(stream: Array, bits: Any, shifts: Array, z: Array) -> Any:
     ----------
     stream : ndarray, (ceil(n b / 8),), uint8
     bits : uint64
-        b.
+        Number b of bits of an element.
     shifts : ndarray, (8, 3), uint64
         As for `pack`.
     z : ndarray, (n,), unsigned

@@ -44,7 +44,7 @@ def nt_xent(one: Tensor, two: Tensor, temperature: float) -> Tensor:
     one, two : Tensor, shape (B, d)
         Two views of the same samples.
     temperature : float
-        tau > 0.
+        Temperature tau > 0.
 
     Returns
     -------

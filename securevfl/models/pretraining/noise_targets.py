@@ -26,7 +26,7 @@ class NoiseTargets:
     network : ClientNetwork
         Maps (rows, d) to (rows, h).
     rows, width : int
-        M and h.
+        Number M of rows, and width h.
     stream : numpy Generator
         Draws the targets, uniform on the sphere.
 

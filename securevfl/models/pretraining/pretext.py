@@ -226,7 +226,7 @@ class TwoViews(Objective):
     guide : callable or None
         Function that returns the guide of a view.
     guidance : float
-        gamma.
+        Weight gamma of the guides.
     """
 
     predicts: ClassVar[bool] = True

@@ -33,7 +33,7 @@ def corrupt(
     pool : ndarray, (M, d)
         Rows of the same party.
     rate : float
-        c in [0, 1].
+        Fraction c of corrupted features, in [0, 1].
     stream : numpy Generator
 
     Returns
@@ -76,7 +76,7 @@ def momentum_contrast(query: Tensor, key: Tensor, memory: Tensor, temperature: f
     memory : Tensor, (size, d)
         Normalised keys of other samples.
     temperature : float
-        tau > 0.
+        Temperature tau > 0.
     """
     import torch
     from torch.nn import functional

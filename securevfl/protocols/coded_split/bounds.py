@@ -27,7 +27,7 @@ class RangeBound:
     square, first, limit : int
         rho2, w0 and (p-1)/2.
     spent : ndarray, (K, h), int64
-        C.
+        Sum C of the steps so far (module).
     base, since : ndarray, (K, length, h), int64
         Base of each training row, and C at the time of the base; empty for a cumulative bound.
     """

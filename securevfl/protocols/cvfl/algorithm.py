@@ -99,7 +99,7 @@ class Launch:
     loss, factor : Secret, ()
         Loss of the batch; factor of equation 3.
     dw : dict of str to Secret
-        dF_l/dw_0.
+        Gradient dF_l/dw_0.
     parts : dict of int to Secret
         dF_l/dh_m of the parties with embeddings in the batch.
     """

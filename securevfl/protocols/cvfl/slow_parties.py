@@ -46,7 +46,7 @@ class Objective:
     pace : float
         The party's part of the fastest one's updates.
     weight_decay : float
-        lambda.
+        Weight decay lambda.
     at_most : float
         Largest factor.
     """

@@ -349,7 +349,7 @@ class Owner(Participant):
     Attributes
     ----------
     guests, hosts : sequence of int
-        Their numbers.
+        Numbers of the guests and hosts.
     schedule : RoundSchedule
         Which round it is.
     centre : Model

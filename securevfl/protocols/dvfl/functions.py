@@ -47,7 +47,7 @@ def own_rows(places: np.ndarray, aligned: int, rows: int) -> np.ndarray:
     ----------
     places : ndarray of int, (B,)
     aligned : int
-        M.
+        Number M of aligned rows.
     rows : int
         All rows of the guest, the aligned ones first.
     """

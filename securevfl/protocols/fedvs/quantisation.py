@@ -27,7 +27,7 @@ def segments_of(
     ----------
     features : ndarray, (M, d), float32
     point : FixedPoint
-        With lx bits.
+        Quantiser with lx bits.
     order : ndarray, (K, ceil(M/K))
         Row numbers in segments; -1 for padding, which is all zero, the ones column included.
     """
@@ -81,7 +81,7 @@ def refuse_wrap(
     features : ndarray, (M, d), float32
         The client's rows of the batch's part.
     model : ndarray, (d D + 1, h), field elements
-        W-bar.
+        Quantised model W-bar.
     row_sum : ndarray, ()
         Result of `row_sum_of`.
     samples : ndarray, (K |B|,)

@@ -83,7 +83,7 @@ class SumLedger:
     Parameters
     ----------
     parties : int
-        N.
+        Number N of parties.
     threshold : int
         Number of uploads that reveal something, K + T; N + 1 to remember no sums.
     notes : bool

@@ -351,13 +351,13 @@ class Server(Participant):
     Attributes
     ----------
     data_owners, label_owners : sequence of int
-        Their numbers.
+        Numbers of the data owners and label owners.
     centre : Model
         The common top model.
     optimizer : Model
         `opt` of `ServerAggregation`.
     max_steps, epochs : int
-        R and E.
+        Number R of rounds, and E of local epochs.
     privacy : ActivationNoise or None
         Noise of the data owners' activations, for the cost in the history.
     steps : int

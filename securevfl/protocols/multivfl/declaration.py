@@ -19,7 +19,7 @@ def messages_of(
     Parameters
     ----------
     label_owners : iterable of int
-        Their numbers.
+        Numbers of the label owners.
     batch_of : callable
         Rows of a batch of a label owner.
     width : int

@@ -60,9 +60,9 @@ def pair_masks(
     party : Participant
         Party that computes it: client u, or the server if u dropped out.
     own : int
-        u.
+        Number u of the client.
     secret : Key
-        s_u^SK.
+        Secret key s_u^SK.
     keys : mapping of int to PublicKey
         s_v^PK of the others; u itself is left out.
     told : bytes

@@ -38,7 +38,7 @@ class Summed:
     Attributes
     ----------
     sharers, survivors : tuple of int
-        U2 and U3.
+        Client sets U2 and U3.
     life : int
         Incarnation number of the server.
     """

@@ -103,7 +103,7 @@ class Deal:
     Attributes
     ----------
     key : PublicKey
-        s_u^PK.
+        Public key s_u^PK.
     secret, seed : Element, (limbs,)
         The receiver's shares of s_u^SK and of b_u.
     """
@@ -185,7 +185,7 @@ class Parameters:
     quorum : int
         Size |U3| that the server waits for.
     privacy : int
-        T.
+        Number T of colluding parties.
     consistency : bool
         Whether round 3 is run.
     cohorts : Cohorts

@@ -75,7 +75,7 @@ class Privacy(Released):
     epsilon, delta, clip : float
         Cost and clipping of released embeddings, as for `Released`.
     gradient_clip : float
-        C_g.
+        Clipping bound C_g of gradients.
     per_epoch : int
         Number of rounds in which the public batches use each row at most once.
     embeddings, gradients : bool

@@ -220,7 +220,7 @@ def blocks(run: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
     Parameters
     ----------
     run : compiled function
-        A `tile`.
+        Compiled `tile`.
     convert : callable
         Generates what the panel holds for eight elements of the right operand.
     tall, wide : int

@@ -63,9 +63,9 @@ def gather(sources: Array, length: int, rows: Array, out: Array) -> bool:
         Of each matrix: its address, the bytes from row to row, and those of a row, whole words of
         4 bytes.
     length : int
-        Rows of each.
+        Number of rows of each.
     rows : ndarray, (m,), int64
-        Their numbers.
+        Row numbers.
     out : ndarray, (m, bytes of the rows of all matrices together), uint8
     """
     for i in range(rows.size):

@@ -46,7 +46,7 @@ class Shape:
     Parameters
     ----------
     kind : LLVM type
-        Of an element.
+        Type of an element.
     lanes : int
         Elements of a vector.
     vectors : int
