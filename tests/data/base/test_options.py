@@ -205,7 +205,7 @@ def test_a_method_can_be_decorated():
 
     assert Loader().load(3, seed=2) == (3, {"seed": 2, "test_fraction": 0.4})
     text = inspect.getdoc(Loader.load)
-    assert "size : int\n    How many.\ntest_fraction : float\n    Part of" in text
+    assert "size : int\n    How many.\ntest_fraction : float\n    Fraction of" in text
     assert text.endswith("Returns\n-------\ntuple")
 
 
