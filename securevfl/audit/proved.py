@@ -435,7 +435,7 @@ def proved_report(
     traces = [(proof.found[digest], world) for digest, world in worlds.items()]
     there = {frozenset(one.coalition): one for one in proof.verdicts}
     sent = any(one.verdict == "NOT PROTECTED" for some in proof.found.values() for one in some)
-    inputs = traced.assets() if sent else {}
+    inputs, small = traced.assets() if sent else {}, traced.claims()
     judged = []
     for claim in claims:
         if claim.strength not in _OF_STRENGTH or claim.against.role == "outsider":
@@ -447,7 +447,7 @@ def proved_report(
             *(claim, [there[one] for one in some], traces),
             missing=untraced(*subject),
             inputs=inputs,
-            promised=traced.promised(claim),
+            promised=_promised(claim, small),
         )
         judged.append(_with_evidence(found, examine(claim)))
     ended = (f"{name}: there a run ends in an error" for name in proof.ended)
@@ -456,6 +456,17 @@ def proved_report(
     return Report(
         *(made.name, parameters, tuple(judged), leaks(made), (*NOT_COVERED, *ended), ran),
         library=library,
+    )
+
+
+def _promised(claim: Claim, claims: Iterable[Claim]) -> tuple[Guarantee, ...]:
+    """Guarantees of a claim among those of the traced run, which has few rounds."""
+    key = (claim.against, claim.asset, claim.strength)
+    return tuple(
+        promise
+        for one in claims
+        if (one.against, one.asset, one.strength) == key
+        for promise in one.guarantees
     )
 
 

@@ -25,7 +25,6 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, SecureVFLError
-from securevfl.privacy.claims import Claim, Guarantee
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
@@ -164,16 +163,9 @@ class Traced:
                     found.setdefault(key, set()).add(asset)
         return found
 
-    def promised(self, claim: Claim) -> tuple[Guarantee, ...]:
-        """Guarantees of a claim for the releases of the traced run, which has few rounds."""
-        key = (claim.against, claim.asset, claim.strength)
-        own = self._made(0).claims if claim.guarantees else ()
-        return tuple(
-            promise
-            for one in own
-            if (one.against, one.asset, one.strength) == key
-            for promise in one.guarantees
-        )
+    def claims(self) -> tuple[Any, ...]:
+        """Claims of the protocol with the options of the traced run, which has few rounds."""
+        return tuple(self._made(0).claims)
 
     def _made(self, inputs: int, other: str = "") -> Any:
         """Protocol with inputs drawn from a seed, and one asset from another.
