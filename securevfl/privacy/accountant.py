@@ -23,7 +23,7 @@ def sensitivity(bound: float, relation: Relation) -> float:
     Parameters
     ----------
     bound : float
-        C.
+        Clipping bound C.
     relation : {"replace", "add or remove"}
         "replace": another row takes its place, 2C. "add or remove": zeros take its place, C.
     """
@@ -43,7 +43,7 @@ def noise_multiplier(epsilon: float, delta: float) -> float:
     epsilon : float
         Positive and finite.
     delta : float
-        In (0, 1).
+        Delta, in (0, 1).
 
     Examples
     --------
@@ -66,11 +66,11 @@ def gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
     Parameters
     ----------
     multiplier : float
-        z, positive.
+        Noise multiplier z, positive.
     releases : int
-        n, at least 0.
+        Number n of releases, at least 0.
     delta : float
-        In (0, 1).
+        Delta, in (0, 1).
     """
     needs("privacy accounting", "dp", "dp_accounting")
     import dp_accounting

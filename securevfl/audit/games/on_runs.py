@@ -34,7 +34,7 @@ class Size:
     options : mapping
         Further options of the protocol, such as ``masked=False``.
     rounds : int
-        Guesses of each game.
+        Number of guesses of each game.
     """
 
     segments: int = 1
