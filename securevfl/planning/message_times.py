@@ -284,7 +284,7 @@ class Timeline:
         self._commit()
 
     def _awaited(self, stage: Stage, arrivals: np.ndarray) -> np.ndarray:
-        """Time at which the server has enough of the arrivals, an order statistic, (runs,)."""
+        """Time at which the server has enough arrivals, an order statistic, (runs,)."""
         runs = np.arange(len(arrivals))
         if stage.groups:
             ends = np.stack([arrivals[:, list(one)].max(axis=1) for one in stage.groups], axis=1)
