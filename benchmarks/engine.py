@@ -215,7 +215,7 @@ def compare(
 def sizes_of_growth() -> list[tuple[str, Point]]:
     """The option that is varied, and the size of each run; parties have at least a column each."""
     both = ("split", "fedvs")
-    parties = [(name, n) for n in (8, 64, 256) for name in both] + [("split", 1000)]
+    parties = [(name, n) for n in (8, 64, 256) for name in both] + [("fedvs", 512), ("split", 1000)]
     rows = [(name, n) for n in (512, 100_000, 1_000_000) for name in both] + [("split", 10**7)]
     rounds = [(name, n) for n in (10, 500) for name in both] + [("split", 5000)]
     return [
