@@ -20,6 +20,7 @@ fresh values, given values, and the declared outputs, which must be functions of
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -31,12 +32,17 @@ from securevfl.verified import functions
 from securevfl.verified.trace import MOST_CALLS, Node, Output, Trace, in_order
 
 Poly = dict[tuple[int, ...], int]  # sorted symbols -> coefficient
-FUNCTIONS = ("map",)
 DRAWN = ("uniform", "key", "prf", "agreed", "release", "public key")
+#: Monomials of an entry from which on all products of the trace are named.
+MANY = 1024
 
 
 class Refused(Exception):  # noqa: N818
     """Error with the reason for which a certificate does not hold."""
+
+
+class _LongError(Exception):
+    """An entry is so long that products need names."""
 
 
 class Atom:
@@ -44,24 +50,65 @@ class Atom:
 
     __slots__ = ("base", "deps", "kind", "node", "size")
 
-    def __init__(self, node: Node, base: int, size: int, deps: list[list[Poly]]) -> None:
-        self.node, self.kind, self.base, self.size, self.deps = node, node.op, base, size, deps
+    def __init__(
+        self, node: Node, base: int, size: int, deps: list[list[Poly]], kind: str = ""
+    ) -> None:
+        self.node, self.kind, self.base, self.size = node, kind or node.op, base, size
+        self.deps = deps
 
 
 class Entries:
-    """Polynomials of the entries of a trace."""
+    """Polynomials of the entries of a trace.
 
-    def __init__(self, world: Trace) -> None:
+    Where an entry is long, the products in all entries are named: a symbol that is a function of
+    them, as that of a function's result. A linear combination of what has names is written as one
+    of names, so that the shares of one polynomial at all points are as long as at a few. Linear
+    relations stay what they are. Only a move inside of a product is not seen any more, and what a
+    coalition computes of its own values it has, by any name (`shortened`).
+
+    Parameters
+    ----------
+    world : Trace
+    nodes : iterable of Node, optional
+        Nodes to read, with all that they are made of, and without names; all if not given.
+    """
+
+    def __init__(self, world: Trace, nodes: Iterable[Node] | None = None) -> None:
         self.world, self.p = world, world.field.modulus
+        self.rounded: dict[int, int] | None = None  # see `verdicts.rounded_anew`
+        self._long: Entries | None = None
+        some = world.nodes if nodes is None else _behind(nodes)
+        try:
+            self._all(some, None if nodes is None else False)
+        except _LongError:
+            self._all(some, True)
+
+    def _all(self, nodes: Iterable[Node], names: bool | None) -> None:
+        """Read all nodes, with names or without; None where that is to be seen."""
         self.atoms: list[Atom] = []
         self.atom_of: list[int] = []  # of each symbol
         self._of: dict[int, list[Poly]] = {}
         self._same: dict[Any, Atom] = {}
         self._seeds: dict[int, bool] = {}  # keys that are expanded without a label
         self.by_node: dict[int, Atom] = {}
-        self.rounded: dict[int, int] | None = None  # see `verdicts.rounded_anew`
-        for node in world.nodes:
+        #: Entries in names, with the arguments from which they were computed.
+        self.shortened: list[tuple[list[Poly], list[list[Poly]]]] = []
+        self._naming = names
+        self._names: dict[tuple[int, ...], tuple[int, int, Poly]] = {}  # by pivot
+        self._pivots: list[tuple[int, ...]] = []
+        self._named: set[int] = set()  # symbols
+        self._sums: dict[int, Poly] = {}  # of these, sums of others
+        for node in nodes:
             self._of[node.number] = self._read(node)
+
+    @property
+    def told(self) -> Entries:
+        """Entries of the declared outputs without names, as parties are told of them."""
+        if not self._named:
+            return self
+        if self._long is None:
+            self._long = Entries(self.world, [one.node for one in self.world.outputs])
+        return self._long
 
     def of(self, node: Node) -> list[Poly]:
         """Polynomials of a node's entries, flattened."""
@@ -72,15 +119,62 @@ class Entries:
         if node.op == "public":
             return [{(): int(x) % p} if int(x) % p else {} for x in node.data.flat]
         if node.op == "sum":
-            return self._sum(args, node.data)
+            return self._short(node, self._sum(args, node.data), args)
         if node.op == "weigh":
             pairs = zip(args[0], node.data.flat, strict=True)
             return [self.times(a, {(): int(w)}) for a, w in pairs]
         if node.op == "index":
             return [dict(args[0][i]) if i >= 0 else {} for i in node.data.reshape(-1).tolist()]
         if node.op == "matmul":
-            return self._product(node, args)
+            return self._short(node, self._product(node, args), args)
         return self._symbols(node, args)
+
+    def _short(self, node: Node, polys: list[Poly], args: list[list[Poly]]) -> list[Poly]:
+        """Entries of a node with products named where they are long."""
+        if self._naming is None and max(map(len, polys), default=0) > MANY:
+            raise _LongError
+        if not self._naming:
+            return polys
+        found = [self._by_names(node, poly) for poly in polys]
+        if any(one is not poly for one, poly in zip(found, polys, strict=True)):
+            self.shortened.append((found, args))
+        return found
+
+    def _by_names(self, node: Node, poly: Poly) -> Poly:
+        """An equal polynomial whose products are named."""
+        left = {m: c for m, c in poly.items() if len(m) > 1 or (m[:1] and m[0] in self._named)}
+        if not left:
+            return poly
+        found, names = {m: c for m, c in poly.items() if m not in left}, self._names
+        todo = [names[m] for m in left.keys() & names.keys()]
+        heapq.heapify(todo)
+        while todo:  # in the order of names: what a name stands for has no earlier pivot in it
+            number, symbol, known = heapq.heappop(todo)
+            factor = left.get(self._pivots[number])
+            if not factor:
+                continue
+            found[symbol,] = factor
+            for m, c in known.items():
+                value = (left.get(m, 0) - factor * c) % self.p
+                if value and m not in left and m in names:
+                    heapq.heappush(todo, names[m])
+                if value:
+                    left[m] = value
+                else:
+                    left.pop(m, None)
+        if left:
+            pivot = max(left, key=lambda m: (len(m), m))
+            symbol, c = len(self.atom_of), left[pivot]
+            known = self.times(left, {(): pow(c, -1, self.p)})
+            names[pivot] = len(names), symbol, known
+            self._pivots.append(pivot)
+            self._named.add(symbol)
+            if len(pivot) == 1:
+                self._sums[symbol] = known
+            self.atom_of.append(len(self.atoms))
+            self.atoms.append(Atom(node, symbol, 1, [[known]], "named"))
+            found[symbol,] = c
+        return found
 
     def _sum(self, args: list[list[Poly]], factors: Sequence[int]) -> list[Poly]:
         found: list[Poly] = []
@@ -106,6 +200,7 @@ class Entries:
 
     def _symbols(self, node: Node, args: list[list[Poly]]) -> list[Poly]:
         key: Any = ("leaf", node.number)
+        args = [list(map(self.unfolded, arg)) for arg in args] if self._sums else args
         if node.op == "map":
             call, place, kind = node.data
             frozen = tuple(tuple(frozenset(q.items()) for q in arg) for arg in args)
@@ -132,6 +227,16 @@ class Entries:
             raise Refused("a seed of one stream has labels beside it")
         self.by_node[node.number] = atom
         return [{(atom.base + i,): 1} for i in range(atom.size)]
+
+    def unfolded(self, poly: Poly) -> Poly:
+        """A polynomial without names of sums, so that it is in names of products alone."""
+        while True:
+            some = [m[0] for m in poly if len(m) == 1 and m[0] in self._sums]
+            if not some:
+                return poly
+            poly = dict(poly)
+            for symbol in some:
+                poly = self.plus(poly, self._sums[symbol], poly.pop((symbol,), 0))
 
     def key_atom(self, node: Node) -> Atom:
         """The key at a node: a leaf, an agreed key, or one derived from another key."""
@@ -188,22 +293,26 @@ def faithful(entries: Entries) -> None:
     """
     world, p, values = entries.world, entries.p, {}
     ran: dict[int, Any] = {}  # a call with many results is run once
+
+    def evaluated(poly: Poly) -> int:
+        total = 0
+        for monomial, c in poly.items():
+            for symbol in monomial:
+                c = c * values[symbol] % p
+            total += c
+        return total % p
+
     for atom in entries.atoms:
-        if atom.node.kind in ("field", "key") and atom.kind != "public key":
+        if atom.kind == "named":
+            values[atom.base] = evaluated(atom.deps[0][0])
+        elif atom.node.kind in ("field", "key") and atom.kind != "public key":
             flat = np.asarray(atom.node.value).reshape(-1)
             values.update({atom.base + i: int(x) for i, x in enumerate(flat.tolist())})
 
     def value(node: Node) -> Any:
         if node.kind != "field":
             return entries.by_node[node.number].node.value
-        flat = []
-        for poly in entries.of(node):
-            total = 0
-            for monomial, c in poly.items():
-                for symbol in monomial:
-                    c = c * values[symbol] % p
-                total += c
-            flat.append(total % p)
+        flat = list(map(evaluated, entries.of(node)))
         array = np.array(flat, dtype=object).astype(world.field.dtype)
         return array.reshape(node.shape)
 
@@ -235,13 +344,27 @@ def faithful(entries: Entries) -> None:
         raise Refused(world.faults[0])
 
 
+def _behind(nodes: Iterable[Node]) -> list[Node]:
+    """Nodes with all that they are made of, in the order of the trace."""
+    found: dict[int, Node] = {}
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if node.number not in found:
+            found[node.number] = node
+            todo.extend(node.args)
+    return [found[number] for number in sorted(found)]
+
+
 class Checker:
     """Check of one claim on one trace."""
 
     def __init__(self, entries: Entries, coalition: Iterable[int], outputs: Sequence[Output]):
         self.e, self.world = entries, entries.world
         self.coalition = frozenset(coalition)
+        self.told = outputs
         self.outputs = [poly for out in outputs for poly in entries.of(out.node)]
+        self.outputs += map(entries.unfolded, self.outputs[:] if entries.shortened else ())
         self.moved: dict[int, Poly] = {}
         self.fresh: set[int] = set()
         self.given: set[int] = set()  # bases of atoms
@@ -249,6 +372,7 @@ class Checker:
         self.secret: set[int] = set()  # bases of secret keys that hidden ones were agreed with
         self.have: dict[int, bool] = {}  # symbols
         self.computed: set[int] = set()  # bases of atoms, all symbols of which the coalition has
+        self.shortened: set[int] = set()  # of `Entries.shortened`, what it has
         self.releases = 0
         self._rising: list[tuple[int, int]] = []  # moved tapes, with the latest symbol of each
         self._next = len(entries.atom_of)
@@ -268,7 +392,7 @@ class Checker:
             for part in message.parts
             if part.holder is None or part.holder in self.coalition
         )
-        self.rows = [[dict(q) for q in self.e.of(part.node)] for part in parts]
+        self.rows = [[dict(self.e.unfolded(q)) for q in self.e.of(part.node)] for part in parts]
         for r, row in enumerate(self.rows):
             for i, poly in enumerate(row):
                 for monomial in poly:
@@ -456,8 +580,8 @@ class Checker:
             first.
         """
         seen: set[int] = set()
-        for poly in self.outputs:
-            drawn = self._drawn(poly, seen)
+        for output in self.told:
+            drawn = self._drawn(output.node, seen)
             if drawn:
                 raise Refused(f"an output depends on {drawn}: it is no function of inputs")
         for t in reversed(list(self.moved)):  # a move's rest has later moves in it
@@ -465,7 +589,7 @@ class Checker:
         before = -1
         while True:
             self.have = {s: True for s, found in self.have.items() if found}
-            self.basis = self._echelon()
+            self._echelon()
             self.have = {s: True for s, found in self.have.items() if found}
             left = [
                 (r, i)
@@ -475,28 +599,30 @@ class Checker:
             ]
             if not left:
                 return
-            before, last = sum(self.have.values()), before
+            before, last = sum(self.have.values()) + len(self.shortened), before
             if before == last:
                 raise Refused(
                     f"entry {left[0][1]} of part {left[0][0]} is no function of outputs and of "
                     "what the coalition has"
                 )
 
-    def _drawn(self, poly: Poly, seen: set[int]) -> str:
-        """Name of a random leaf in a polynomial that the coalition does not have; "" if none.
+    def _drawn(self, node: Node, seen: set[int]) -> str:
+        """Name of a random leaf behind a node that the coalition does not have; "" if none.
 
-        Atoms in `seen` were examined before, and depend on no such leaf.
+        Nodes in `seen` were examined before, and depend on no such leaf.
         """
-        todo = [s for m in poly for s in m]
+        todo = [node]
         while todo:
-            atom = self.e.atom(todo.pop())
-            if atom.base in seen:
+            one = todo.pop()
+            if one.number in seen:
                 continue
-            seen.add(atom.base)
-            paid = atom.base in self.given or atom.node.owner in self.coalition
-            if atom.kind in DRAWN and not (atom.kind == "release" and paid):
-                return atom.node.name or atom.kind
-            todo.extend(s for arg in atom.deps for q in arg for m in q for s in m)
+            seen.add(one.number)
+            paid = one.op == "release" and (
+                self.e.by_node[one.number].base in self.given or one.owner in self.coalition
+            )
+            if one.op in DRAWN and not paid:
+                return one.name or one.op
+            todo.extend(one.args)
         return ""
 
     def has(self, symbol: int) -> bool:
@@ -564,22 +690,35 @@ class Checker:
         poly = self._settled(poly)
         return {m: c for m, c in poly.items() if not all(map(self.has, m))}
 
-    def _echelon(self) -> dict[tuple[int, ...], Poly]:
+    def _echelon(self) -> None:
         self.basis = {}
         for output in self.outputs:
-            left = self._reduced(self._beyond(output))
-            if left:
-                pivot = min(left)
-                self.basis[pivot] = self.e.times(left, {(): pow(left[pivot], -1, self.e.p)})
-        return self.basis
+            self._tell(output)
+        for number, (polys, args) in enumerate(self.e.shortened):
+            if number in self.shortened or all(self._spanned(q) for arg in args for q in arg):
+                self.shortened.add(number)
+                for poly in polys:
+                    self._tell(poly)
 
-    basis: dict[tuple[int, ...], Poly]
+    def _tell(self, poly: Poly) -> None:
+        """Add a polynomial that the coalition has to the basis."""
+        left = self._reduced(self._beyond(poly))
+        if left:
+            pivot = min(left)
+            scaled = self.e.times(left, {(): pow(left[pivot], -1, self.e.p)})
+            self.basis[pivot] = len(self.basis), pivot, scaled
+
+    basis: dict[tuple[int, ...], tuple[int, tuple[int, ...], Poly]]
 
     def _reduced(self, poly: Poly) -> Poly:
-        if not poly.keys().isdisjoint(self.basis):
-            for pivot, known in self.basis.items():  # in the order in which they were found
-                if pivot in poly:
-                    poly = self.e.plus(poly, known, -poly[pivot])
+        todo = [self.basis[m] for m in poly.keys() & self.basis.keys()]
+        heapq.heapify(todo)
+        while todo:  # in the order in which they were found: each names none of the earlier pivots
+            _, pivot, known = heapq.heappop(todo)
+            if pivot in poly:
+                poly = self.e.plus(poly, known, -poly[pivot])
+                for m in known.keys() & self.basis.keys() & poly.keys():
+                    heapq.heappush(todo, self.basis[m])
         return poly
 
     def _spanned(self, poly: Poly) -> bool:

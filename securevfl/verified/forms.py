@@ -15,6 +15,7 @@ A non-linear result is its own block, an opaque function of its arguments' forms
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,12 @@ from securevfl.verified.values import fitted
 
 Array = np.ndarray[Any, Any]
 Chain = tuple[tuple[int, int], ...]  # (block, view) of each factor
+#: Terms of a form from which on all products of the trace are named.
+MANY = 256
+
+
+class _LongError(Exception):
+    """A form is so long that products need names."""
 
 
 class NotExpressibleError(ArithmeticError):
@@ -45,7 +52,8 @@ class Block:
     node : Node or None
         Node in which it first occurs; None for a block that the prover made.
     kind : str
-        The operation of its node, or "fresh" for a uniform value that the prover made.
+        The operation of its node; "fresh" for a uniform value that the prover made, and "named"
+        for a function of products, which are its only dependence (`Algebra`).
     deps : tuple of Form
         Arguments of a function; the key of a PRF stream.
     """
@@ -453,16 +461,38 @@ def _inverted(square: list[list[int]], p: int) -> list[list[int]]:
 
 
 class Algebra:
-    """Algebra of all symbolic forms of one trace."""
+    """Algebra of all symbolic forms of one trace.
+
+    Where a form is long, the products in all forms are named, as in `check.Entries`: linear
+    combinations of what has names are combinations of names.
+    """
 
     def __init__(self, world: Trace) -> None:
         self.world, self.p = world, world.field.modulus
         self.views = Views(self.p)
+        self._naming: bool | None = None
+        self._begin()
+        try:
+            self._read()
+        except _LongError:
+            self._naming = True
+            self._begin()
+            self._read()
+
+    def _read(self) -> None:
+        """Read all nodes in the order of the trace."""
+        for node in self.world.nodes:
+            self.form(node)
+
+    def _begin(self) -> None:
         self.blocks: list[Block] = []
         self.one_value: list[tuple[int, Node]] = []  # nodes that are blocks of other nodes
         self._forms: dict[int, Form] = {}
         self._known: dict[Any, int] = {}
-        self._matrices: dict[int, Any] = {}
+        self._names: dict[Chain, tuple[int, Chain, int, Form]] = {}  # by pivot
+        self._sums: dict[int, Form] = {}  # named blocks that are sums of others
+        #: Forms in names, with the arguments from which they were computed.
+        self.shortened: list[tuple[Form, list[Form]]] = []
 
     # -- blocks ------------------------------------------------------------------------------
 
@@ -500,8 +530,8 @@ class Algebra:
         if op == "sum":
             total = Form(node.shape)
             for form, factor in zip(args, data, strict=True):
-                self._add(total, form, factor)
-            return total
+                self.gather(total, form, factor)
+            return self._short(total, args)
         if op in ("weigh", "index"):
             try:
                 return self.weigh(args[0], data) if op == "weigh" else self.index(args[0], data)
@@ -509,7 +539,8 @@ class Algebra:
                 flat = tuple(int(x) for x in data.flat)
                 return self._block_of(node, args, (op, data.shape, flat))
         if op == "matmul":
-            return self.product(args[0], args[1])
+            return self._short(self.product(args[0], args[1]), args)
+        args = list(map(self.unfolded, args))
         if op == "map":
             call, place, kind = data
             return self._block_of(node, args, (call.identity, place, kind[0], str(kind[1])))
@@ -519,6 +550,106 @@ class Algebra:
         if op == "agreed":
             return self._block_of(node, args, ("agreed", key_of(node)))
         return self._block_of(node, args, ("leaf", node.number))
+
+    def _short(self, form: Form, args: list[Form]) -> Form:
+        """A form with products named where forms are long."""
+        if self._naming is None and len(form) > MANY:
+            raise _LongError
+        named = [b for b in form.linear if self.blocks[b].kind == "named"] if self._naming else []
+        if not self._naming or not (named or form.products):
+            return form
+        total = Form(form.shape, dict(form.linear), constant=form.constant)
+        products = dict(form.products)
+        for block in named:
+            view, c = total.linear.pop(block)
+            for part, d in self.views.parts(view):
+                products[(block, part),] = c * d % self.p
+        for rows, some in self._by_rows(form.shape, products):
+            for block, c in self._in_names(some).items():
+                whole = self.views.identity(self.blocks[block].shape)
+                view, d = (whole, 1) if rows is None else self._placed(whole, rows, form.shape)
+                self._put(total, block, view, c * d)
+        self.shortened.append((total, args))
+        return total
+
+    def _by_rows(
+        self, shape: tuple[int, ...], products: dict[Chain, int]
+    ) -> Iterable[tuple[Array | None, Form]]:
+        """Products of a matrix by rows: those where the same ones are not zero are one matrix."""
+        if len(shape) != 2:
+            yield None, Form(shape, products=products)
+            return
+        there: dict[int, list[Chain]] = {}
+        for chain in products:
+            for row in self.views.reads(chain[0][1], 0):
+                there.setdefault(row, []).append(chain)
+        groups: dict[tuple[Chain, ...], list[int]] = {}
+        for row in sorted(there):
+            groups.setdefault(tuple(there[row]), []).append(row)
+        columns = np.arange(shape[1])
+        for chains, some in groups.items():
+            if len(some) == shape[0]:
+                yield None, Form(shape, products=products)
+                return
+            rows = np.array(some, np.int64)
+            part = Form((len(some), shape[1]))
+            for chain in chains:
+                seen, d = self._chain_sides(chain, False, rows, columns)
+                self._put_chain(part, seen, products[chain] * d)
+            yield rows, part
+
+    def _placed(self, view: int, rows: Array, shape: tuple[int, ...]) -> tuple[int, int]:
+        """A map into given rows of a matrix whose other entries are zero."""
+        places = np.full(shape, -1, np.int64)
+        places[rows] = np.arange(len(rows) * shape[1]).reshape(len(rows), shape[1])
+        return self.views.index(view, ("placed", shape, rows.tobytes()), places)
+
+    def _in_names(self, rest: Form) -> dict[int, int]:
+        """Names, with factors, whose sum is equal to products; the last one may be new."""
+        left, found = rest.products, dict[int, int]()
+        todo = [self._names[chain] for chain in left.keys() & self._names.keys()]
+        heapq.heapify(todo)
+        while todo:  # in the order of names: what a name stands for has no earlier pivot in it
+            _, pivot, block, known = heapq.heappop(todo)
+            factor = left.get(pivot)
+            if not factor:
+                continue
+            found[block] = factor
+            for chain, c in known.products.items():
+                if chain not in left and chain in self._names:
+                    heapq.heappush(todo, self._names[chain])
+                self._put_chain(rest, chain, -factor * c)
+        if left:
+            pivot = max(left, key=lambda chain: (len(chain), chain))
+            factor, inverse = left[pivot], pow(left[pivot], -1, self.p)
+            known = Form(rest.shape, products={m: c * inverse % self.p for m, c in left.items()})
+            block = self._named(known, len(pivot) == 1)
+            self._names[pivot] = len(self._names), pivot, block, known
+            found[block] = factor
+        return found
+
+    def _named(self, known: Form, sums: bool) -> int:
+        """A new block for products and names, `sums` if it is of names alone."""
+        of = Form(known.shape)
+        for chain, c in known.products.items():
+            if len(chain) == 1:
+                self._put(of, *chain[0], c)
+            else:
+                of.put(chain, c)
+        made = self.block("named", "a sum of products", known.shape, deps=(of,))
+        if sums:
+            self._sums[made.number] = of
+        return made.number
+
+    def unfolded(self, form: Form) -> Form:
+        """A form without names of sums, so that it is in names of products alone."""
+        while some := [block for block in form.linear if block in self._sums]:
+            form = form.copied()
+            for block in some:
+                view, c = form.linear.pop(block, (0, 0))
+                if c:
+                    self.gather(form, self.seen(self._sums[block], view), c)
+        return form
 
     def _block_of(self, node: Node, deps: list[Form], what: Any) -> Form:
         """Form of one block, shared by all nodes with the same function of equal forms."""
@@ -543,11 +674,11 @@ class Algebra:
     def add(self, one: Form, other: Form, factor: int = 1) -> Form:
         """Form one + factor * other."""
         total = Form(one.shape, dict(one.linear), dict(one.products), one.constant)
-        self._add(total, other, factor)
+        self.gather(total, other, factor)
         return total
 
-    def _add(self, total: Form, other: Form, factor: int) -> None:
-        """Add factor * other to `total`, which is still being built."""
+    def gather(self, total: Form, other: Form, factor: int) -> None:
+        """Add factor * other to `total` in place."""
         p = self.p
         for block, (view, c) in other.linear.items():
             self._put(total, block, view, c * factor % p)
@@ -728,15 +859,15 @@ class Algebra:
     def named(self, form: Form, block: int) -> Form:
         """The terms of a form that contain a block."""
         linear = {block: form.linear[block]} if block in form.linear else {}
-        chains = form.held.get(block, {})
+        chains = form.held.get(block, {}) if form.products else {}
         return Form(form.shape, linear, {chain: form.products[chain] for chain in chains})
 
     def exchange(self, form: Form, block: int, terms: Form) -> None:
         """Replace, in place, the terms of a form that contain a block by other terms."""
         form.linear.pop(block, None)
-        for chain in list(form.held.get(block, {})):
+        for chain in list(form.held.get(block, {})) if form.products else ():
             form.put(chain, 0)
-        self._add(form, terms, 1)
+        self.gather(form, terms, 1)
 
     def substitute(
         self, form: Form, block: int, by: Form, seen: dict[int, Form] | None = None
@@ -753,7 +884,7 @@ class Algebra:
         NotExpressibleError
             If entries of a product would not be chosen by rows and columns.
         """
-        chains = form.held.get(block, {})
+        chains = form.held.get(block, {}) if form.products else {}
         if block not in form.linear and not chains:
             return form
         seen = {} if seen is None else seen
@@ -765,14 +896,14 @@ class Algebra:
             view, c = form.linear[block]
             if view not in seen:
                 seen[view] = self.seen(by, view)
-            self._add(terms, seen[view], c)
+            self.gather(terms, seen[view], c)
         for chain in chains:
             product: Form | None = None
             for b, view in chain:
                 one = seen[view] if b == block else Form(self.views.shapes[view], {b: (view, 1)})
                 product = one if product is None else self.product(product, one)
             assert product is not None
-            self._add(terms, product, form.products[chain])
+            self.gather(terms, product, form.products[chain])
         self.exchange(total, block, terms)
         return total
 
@@ -944,6 +1075,8 @@ class Evaluation:
 
     def _made(self, block: Block) -> Any:
         node, kind = block.node, block.kind
+        if kind == "named":
+            return self.value(block.deps[0])
         assert node is not None
         if kind in ("secret", "uniform", "key", "release"):
             return node.value

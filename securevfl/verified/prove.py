@@ -18,6 +18,7 @@ checked certificate gives a verdict.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import math
@@ -38,7 +39,7 @@ from securevfl.verified.forms import (
     entries,
 )
 from securevfl.verified.functions import FlowError
-from securevfl.verified.trace import MOST_CALLS, Message, Output, Trace, in_order, name_of
+from securevfl.verified.trace import MOST_CALLS, Message, Node, Output, Trace, in_order, name_of
 from securevfl.verified.values import fitted
 
 _MOST_LISTED = 4  # messages that a text names one by one
@@ -129,6 +130,10 @@ class Prover:
         self.algebra, self.world = algebra, algebra.world
         self.coalition = frozenset(coalition)
         self.outputs = [algebra.form(output.node) for output in outputs]
+        if algebra.shortened:
+            self.outputs += map(algebra.unfolded, self.outputs[:])
+        self._seen: dict[tuple[int, int], Form] = {}  # what views see of a moved block
+        self._had: set[int] = set()  # of `Algebra.shortened`, what the coalition computes
         self.view = view_of(self.world, self.coalition)
         self.steps: list[Step] = []
         self.rows: dict[int, _Row] = {}
@@ -156,7 +161,7 @@ class Prover:
         self._declared = {b for form in self.outputs for b in form.blocks}
         self._public: set[int] = set()  # public keys that were received
         for number, (_, part) in enumerate(self.view):
-            self._add(number, algebra.form(part.node))
+            self._add(number, algebra.unfolded(algebra.form(part.node)))
 
     def _add(self, part: int, form: Form) -> None:
         """Add the rows of a message part; entries with the same blocks form one row."""
@@ -231,7 +236,7 @@ class Prover:
             return all(map(self.known, self.subst[number].blocks))
         if number in self._named and not self.beyond(self.algebra.of(block)):
             return True
-        if kind in ("map", "index", "weigh", "prf"):
+        if kind in ("map", "index", "weigh", "prf", "named"):
             return all(map(self.computable, block.deps))
         if kind == "agreed":
             return any(self.computable(dep) for dep in self._secret_keys(block))
@@ -253,7 +258,7 @@ class Prover:
             return False
         if all(map(self.known, form.blocks)):
             return True
-        return bool(self.outputs) and not self.beyond(form)
+        return bool(self.outputs or self._had) and not self.beyond(form)
 
     def resolved(self, form: Form) -> Form:
         """A form after all moves (substitutions of random blocks)."""
@@ -261,8 +266,16 @@ class Prover:
             moved = [b for b in form.blocks if b in self.subst]
             if not moved:
                 return form
+            if form.products:
+                for block in moved:
+                    form = self.algebra.substitute(form, block, self.subst[block])
+                continue
+            form = form.copied()
             for block in moved:
-                form = self.algebra.substitute(form, block, self.subst[block])
+                view, c = form.linear.pop(block)
+                if (block, view) not in self._seen:
+                    self._seen[block, view] = self.algebra.seen(self.subst[block], view)
+                self.algebra.gather(form, self._seen[block, view], c)
 
     # -- outputs, entry by entry -------------------------------------------------------------
 
@@ -280,14 +293,25 @@ class Prover:
         if self._basis is None:
             self._basis = {}
             for output in self._output_entries:
-                for row in self._without_known(output):
-                    left = self._reduced(row)
-                    if left:
-                        pivot = next(iter(left))
-                        inverse = pow(left[pivot], -1, self.algebra.p)
-                        scaled = {m: c * inverse % self.algebra.p for m, c in left.items()}
-                        self._basis[pivot] = (len(self._basis), pivot, scaled)
+                self._tell(output)
+            for number, (form, args) in enumerate(self.algebra.shortened):
+                if number in self._had or all(map(self.computable, args)):
+                    self._had.add(number)
+                    self._declared |= form.blocks
+                    with contextlib.suppress(NotExpressibleError):
+                        self._tell(entries(self.algebra, self.resolved(form)))
         return self._basis
+
+    def _tell(self, rows: list[dict[Any, int]]) -> None:
+        """Add rows that the coalition has to the basis."""
+        assert self._basis is not None
+        for row in self._without_known(rows):
+            left = self._reduced(row)
+            if left:
+                pivot = next(iter(left))
+                inverse = pow(left[pivot], -1, self.algebra.p)
+                scaled = {m: c * inverse % self.algebra.p for m, c in left.items()}
+                self._basis[pivot] = (len(self._basis), pivot, scaled)
 
     def _reduced(self, row: dict[Any, int]) -> dict[Any, int]:
         p, basis, row = self.algebra.p, self._basis or {}, dict(row)
@@ -446,11 +470,11 @@ class Prover:
         self._no.clear()
         self._basis = None
         while True:
-            known = len(self._yes)
+            known = len(self._yes), len(self._had)
             for number, row in list(self.rows.items()):
                 if self.computable(row.form):
                     del self.rows[number]
-            if len(self._yes) == known:
+            if (len(self._yes), len(self._had)) == known:
                 return
             self._no.clear()
             self._basis = None
@@ -878,21 +902,21 @@ def _value(block: Block) -> Any:
     return block.node.value
 
 
-def randomness_in(algebra: Algebra, form: Form, seen: set[int] | None = None) -> str | None:
-    """Name of a random value that a form depends on; None for a function of inputs only.
+def randomness_in(node: Node, seen: set[int]) -> str | None:
+    """Name of a random value that a node depends on; None for a function of inputs only.
 
-    Releases do not count, because they are given and their cost is counted. Blocks in `seen` are
-    skipped; those of this form are added to it.
+    Releases do not count, because values computed from one are given with it and its cost is
+    counted. Nodes in `seen` are skipped; those behind this one are added to it.
     """
-    todo, seen = list(form.blocks), set() if seen is None else seen
+    todo = [node]
     while todo:
-        block = algebra.blocks[todo.pop()]
-        if block.number in seen:
+        one = todo.pop()
+        if one.number in seen:
             continue
-        seen.add(block.number)
-        if block.kind in ("uniform", "key", "prf", "agreed", "public key"):
-            return block.name
-        todo.extend(block.below)
+        seen.add(one.number)
+        if one.op in ("uniform", "key", "prf", "agreed", "public key"):
+            return one.name or one.op
+        todo.extend(one.args)
     return None
 
 
@@ -965,7 +989,7 @@ def search(algebra: Algebra, coalition: Iterable[int], outputs: Sequence[Output]
     """Look for a proof, or for two inputs that refute the claim."""
     seen: set[int] = set()
     for output in outputs:
-        drawn = randomness_in(algebra, algebra.form(output.node), seen)
+        drawn = randomness_in(output.node, seen)
         if drawn is not None:
             why = f"output {output.name} depends on {drawn}: it is no function of inputs"
             return Found("NOT PROVED", text=why)

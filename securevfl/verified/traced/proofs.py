@@ -638,7 +638,7 @@ def _checked(
         if list(outputs) != list(claim["outputs"]):
             return _Checked("it is given other outputs than the protocol declares")
         steps = [step_of(one) for one in claim["steps"]]
-        alone, _ = judged(entries, frozenset(coalition), given)
+        alone, _ = judged(entries.told, frozenset(coalition), given)
         if alone:
             return _Checked(alone)
         why, releases = check(world, coalition, given, steps, entries)
@@ -649,7 +649,7 @@ def _checked(
         scope = Scope(
             releases,
             priced(world, steps),
-            clear_of(entries, frozenset(coalition), given),
+            clear_of(entries.told, frozenset(coalition), given),
             any(step.what == "prf" for step in steps),
             any(message.kind.startswith(OPENED) for message in world.messages),
         )
