@@ -404,6 +404,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
     """FedHSSL on one data set."""
 
     name = "fedhssl"
+    ideal_repeats = False
     apart = True
     traced_alone = 3
     Config = FedHsslConfig

@@ -198,6 +198,7 @@ class FlexVfl(OpenEmbeddings, EmbeddingProtocol):
     """Flex-VFL on one data set."""
 
     name = "flexvfl"
+    ideal_repeats = False
     Config = FlexVflConfig
     no_class_weights: ClassVar[str] = "clients are told the labels of one batch at a time"
     traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 2, "width": 2, "hidden": 2}

@@ -68,6 +68,7 @@ class Local(OpenEmbeddings, DownstreamProtocol):
     """Training of client 0 alone."""
 
     name = "local"
+    ideal_repeats = False
     traced_alone = 3
     Config = LocalConfig
     card = Card(

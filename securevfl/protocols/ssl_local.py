@@ -55,6 +55,7 @@ class SslLocal(OpenEmbeddings, DownstreamProtocol):
     """Self-supervised pre-training at each party, then split training."""
 
     name = "ssl_local"
+    ideal_repeats = False
     traced_alone = 3
     Config = SslLocalConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}

@@ -280,6 +280,7 @@ class Vflhlp(OpenEmbeddings, DownstreamProtocol):
     """VFLHLP on one data set with few aligned rows."""
 
     name = "vflhlp"
+    ideal_repeats = False
     apart = True
     traced_alone = 3
     Config = VflhlpConfig

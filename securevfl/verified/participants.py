@@ -22,7 +22,7 @@ from securevfl.errors import ProtocolError
 from securevfl.verified import functions
 from securevfl.verified.ciphertexts import Sealing
 from securevfl.verified.functions import FlowError
-from securevfl.verified.schedules import UNDISTURBED, Schedule
+from securevfl.verified.schedules import UNDISTURBED, Schedule, usual
 from securevfl.verified.trace import KEY_BYTES, OPENED, PROTECTED, name_of, received
 from securevfl.verified.values import (
     Bytes,
@@ -577,12 +577,16 @@ class Provable:
         takes them from that run.
     traced_alone : int
         Number of unaligned rows of each client in the traced run; client 0 has their labels.
+    ideal_repeats : bool
+        Whether `ideal` declares what a round tells that is begun again after a crash; if not, the
+        proof is of one undisturbed run.
     """
 
     field: ClassVar[Any]
     traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 2, "batch": 4, "width": 2}
     role_options: ClassVar[tuple[str, ...]] = ()
     traced_alone: ClassVar[int] = 0
+    ideal_repeats: ClassVar[bool] = True
 
     def ideal(self, world: World) -> None:
         """Declare the outputs: what a trusted party computes from the inputs, and for whom.
@@ -596,12 +600,15 @@ class Provable:
     def schedules(self) -> tuple[Schedule, ...]:
         """Schedules under which the protocol is traced: which parties are late, down, and back.
 
-        The first schedule is undisturbed, and the only one unless a protocol returns more, such as
-        those of `securevfl.verified.usual`. `ideal` reads from ``world.messages`` which parties
+        The first schedule is undisturbed. By default a client and the server go down and come back,
+        at three moments each (`securevfl.verified.usual`). A protocol that goes on without parties
+        returns ``usual(N, waits=False)``. `ideal` reads from ``world.messages`` which parties
         took part: `kind`, `round`, `sender` and `said` of each message and history event ("event
         round").
         """
-        return (UNDISTURBED,)
+        if not self.ideal_repeats:
+            return (UNDISTURBED,)
+        return usual(len(self.peers()), waits=True)  # type: ignore[attr-defined]
 
     def colluders(self) -> int:
         """T, the largest number of clients that collude, with or without the server."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +16,7 @@ import securevfl
 from securevfl.engine.party import SERVER
 from securevfl.testing.conformance import CHECKS
 from securevfl.testing.runs import simulate
-from securevfl.verified import FlowError, Schedule, usual
+from securevfl.verified import FlowError
 from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.docs.pages import DOCS, files_of
@@ -83,21 +82,12 @@ def test_the_file_is_below_100_lines_and_its_length_is_the_pages():
 def test_it_is_proved_and_the_page_says_so(shown):
     proof = prove_protocol(Traced(shown, {}))
     assert {v.verdict for v in proof.verdicts} == {"PROVED"}
+    assert (len(proof.traces), len(proof.ended)) == (4, 3)  # as the page says
+    assert all(name.startswith("client 3 goes down") for name in proof.ended)
+    assert "makes seven runs. In four the protocol goes on" in TEXT
     assert f"each of {len(proof.verdicts)} coalitions" in TEXT
     (line,) = re.findall(r"<!-- printed by verify -->\n```text\n(.*)\n```", TEXT)
     assert line in proofs.lines(proof)
-
-
-def test_it_is_proved_under_the_schedules_of_the_page(shown, monkeypatch):
-    module = importlib.import_module(shown)
-    some: Callable[[Any], tuple[Schedule, ...]] = lambda self: usual(4, waits=True)  # noqa: E731
-    monkeypatch.setattr(module.SharedSum, "schedules", some)
-    proof = prove_protocol(Traced(shown, {}), fresh=False)
-    assert {v.verdict for v in proof.verdicts} == {"PROVED"}
-    assert (len(proof.traces), len(proof.ended)) == (4, 3)  # as the page says
-    assert all(name.startswith("client 3 goes down") for name in proof.ended)
-    assert all("schedules (4)" in v.scope for v in proof.verdicts)
-    assert "makes seven runs. In four the protocol goes on" in TEXT
 
 
 def test_it_trains_as_split_learning_does(shown):

@@ -34,6 +34,7 @@ class Cvfl(Provable, EmbeddingProtocol):
     """CVFL on one data set: `--parties` is M, and the first L = `active` of them hold labels."""
 
     name = "cvfl"
+    ideal_repeats = False
     Config = CvflConfig
     field = FIELD
     traced_options: ClassVar[dict[str, Any]] = {"rounds": 3, "batch": 2, "width": 2, "hidden": 2}

@@ -46,6 +46,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
     """Multi-VFL on one data set: `--parties` is D, and K = `label_owners` more hold the labels."""
 
     name = "multivfl"
+    ideal_repeats = False
     Config = MultiVflConfig
     field = FIELD
     traced_options: ClassVar[dict[str, Any]] = {

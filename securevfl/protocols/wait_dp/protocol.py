@@ -38,7 +38,7 @@ from securevfl.protocols.wait_dp.parameters import (
     check_budget,
     check_mechanisms,
 )
-from securevfl.verified import Provable, Schedule, Secret, World, bare_of, usual
+from securevfl.verified import Provable, Secret, World, bare_of
 from securevfl.verified.parties import seeded_labels, seeded_rows
 
 
@@ -170,10 +170,6 @@ class WaitDP(Provable, EmbeddingProtocol):
     def coalitions(self) -> tuple[frozenset[int], ...]:
         """Coalitions of the base class, and all clients together (against the labels)."""
         return (*super().coalitions(), frozenset(self.peers()))
-
-    def schedules(self) -> tuple[Schedule, ...]:
-        """Schedules for a proof: nobody is late, as all wait for all; parties crash and return."""
-        return usual(len(self.peers()), waits=True)
 
     def ideal(self, world: World) -> None:
         """Declare outputs besides noisy releases: losses, and values sent without noise.
