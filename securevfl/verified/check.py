@@ -291,7 +291,8 @@ def faithful(entries: Entries) -> None:
     Refused
         If a value differs; the message names it.
     """
-    world, p, values = entries.world, entries.p, {}
+    world, p = entries.world, entries.p
+    values: dict[int, int] = {}
     ran: dict[int, Any] = {}  # a call with many results is run once
 
     def evaluated(poly: Poly) -> int:
