@@ -103,8 +103,8 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
     for module, names in (
         (start, ("start", "go_on")),
         (verify, ("start",)),
-        (studies, ("compare", "study", "plan", "decoding", "scale")),
-        (bench, ("threshold", "methods")),
+        (studies, ("compare", "study", "plan")),
+        (bench, ("threshold", "methods", "decoding", "scale")),
         (show, ("print_rounds", "print_json", "print_brief")),
     ):
         for name in names:
