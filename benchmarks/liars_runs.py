@@ -65,7 +65,7 @@ def seed(rng: np.random.Generator) -> int:
 
 
 def verdict(played: Any, liar: int, gained: bool) -> str:
-    """What came of a lie: who is named, by the judge too, or whether it gained."""
+    """Outcome of a lie: who is named, by the judge too, or whether it gained."""
     error = played.error
     if isinstance(error, LieFoundError):
         found = judge(error.evidence, coded.keys_of(played))

@@ -291,7 +291,8 @@ def faithful(entries: Entries) -> None:
     Refused
         If a value differs; the message names it.
     """
-    world, p = entries.world, entries.p
+    world = entries.world
+    p: int = entries.p
     values: dict[int, int] = {}
     ran: dict[int, Any] = {}  # a call with many results is run once
 
