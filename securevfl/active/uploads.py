@@ -48,7 +48,7 @@ class Upload:
 class WrongUpload:
     """Uploads under one label, one of them wrong: evidence against its sender.
 
-    The uploads reveal the result to a judge, so they are not public.
+    The uploads reveal the result to a judge; they must not be published.
 
     Attributes
     ----------

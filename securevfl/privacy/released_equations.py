@@ -99,7 +99,7 @@ class Odometer:
     per_epoch : int
         Rounds of an epoch.
     budget : float
-        Largest ratio of equations to unknowns, which the parties enforce; 0 for no limit.
+        Ratio of equations to unknowns that the parties stay below; 0 for no limit.
     at_most : bool
         Whether unknowns and rank are only upper bounds, from the numbers of columns.
     """

@@ -59,7 +59,7 @@ def count(
     Parameters
     ----------
     world : World
-        Program with at most 65,536 = p^entries cases, over the entries of all inputs, tapes and
+        Program with at most 65,536 cases, p^entries over the entries of all inputs, tapes and
         streams.
     coalition : iterable of int
     outputs : sequence of Output, optional

@@ -395,7 +395,7 @@ class Hands:
         Raises
         ------
         FlowError
-            If the rows have no norm bound, or sigma gives no noise.
+            If the rows have no norm bound, or sigma is below 1/200 of it or not finite.
         """
         from securevfl.privacy.mechanisms import MOST_BOUND, noised_rows
 

@@ -347,7 +347,7 @@ def judged(
     """Reason why outputs expose one honest party, and matters for a reader to judge.
 
     A perfect simulation *given the outputs* does not bound what the outputs reveal. They are
-    examined entry by entry: a combination that depends only on one honest party's inputs is
+    examined entry by entry: a combination that leaves only one honest party's inputs is
     refused. It may contain outputs declared as one party's, but not consist of these alone. A
     second examination identifies values that differ only by rounding, and so finds combinations
     that depend on one party's inputs up to rounding.

@@ -64,7 +64,7 @@ class Server(Participant):
         Number, loss and time of the newest steps. If the server is killed, the history may lack
         them, and they are not made again.
     secret : Key
-        Key from which the seeds of all shares are derived.
+        Key from which each step's digest and seeds are derived.
     """
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
