@@ -235,8 +235,8 @@ class Prss:
         keys : mapping of int to bytes
             The keys that it holds, by their places in `blocks`.
         label : bytes
-            All announcements of this use, including the batch: masks of parties with different
-            announcements do not cancel. No label may be used for two different results.
+            All announcements of this use, including the batch: different announcements give masks
+            on different polynomials. No label may be used for two different results.
         shape : tuple of int
         unknown : int
             u; see `mask_streams` and `opening_streams`.

@@ -41,9 +41,9 @@ class Batch:
 class Attempt:
     """Attempt at a round's sum: its sharers, announced once; each attempt has its own round.
 
-    Masks depend on the keys and on all announcements (`told`), so masks of parties with different
-    announcements do not cancel. The label of an attempt is the server's incarnation and the round;
-    a client answers no label twice.
+    Masks depend on the keys and on all announcements (`told`), so different announcements give
+    masks on different polynomials. The label of an attempt is the server's incarnation and the
+    round; a client answers no label twice.
 
     Attributes
     ----------
