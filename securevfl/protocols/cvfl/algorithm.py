@@ -8,7 +8,7 @@ objective of active party l (equation 2), h_m an embedding, r(theta_m) a penalty
 rate.
 
 In asynchronous mode each active party runs its own loop, and gradients are applied in the order of
-arrival. In lockstep mode all active parties launch an update together and wait for each other:
+arrival. In mode "sync" all active parties launch an update together and wait for each other:
 every embedding of a round is of the models after the round before, for any order of arrival. The
 objective of a slow active party is F_l^q (equation 3).
 """
@@ -193,10 +193,10 @@ class PassiveParty(OpenClient):
     network : Model
         theta_m, the bottom model.
     gradients_per_step : int
-        Number of active parties' gradients that it waits for before a step: L in lockstep, else 1.
+        Number of active parties' gradients to wait for before a step: L in mode "sync", else 1.
     strict : bool
         Whether it steps exactly once per round, and answers no request before the previous round's
-        step: in lockstep without timeouts.
+        step: in mode "sync", without timeouts.
     pending : dict of int to (ndarray, Secret)
         Rows and gradients that have arrived, by active party, if it is not strict.
     early : list of tuple
