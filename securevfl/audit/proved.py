@@ -125,7 +125,7 @@ def _meant(
 
 
 def _sizes(count: int | str, clients: int, threshold: int) -> range:
-    """Numbers of clients that a count allows: at least one if it is T, none for other letters."""
+    """Numbers of clients that a count allows: from one for T, none for letters but T and N."""
     if isinstance(count, int):
         return range(count, count + 1)
     letter, _, less = count.partition(" - ")
