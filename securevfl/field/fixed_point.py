@@ -72,6 +72,8 @@ class FixedPoint:
         ------
         RangeError
             If an element is NaN, infinite or too large; the message names it and its index.
+        ConfigurationError
+            For another dtype.
         """
         return self._apply(x, rng, np.dtype(np.int64))
 

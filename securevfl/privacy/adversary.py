@@ -15,16 +15,17 @@ _COUNTED = re.compile(r"(\d+|[A-Za-z](?: - \d+)?) (client|upload)s?(?: without t
 
 @dataclass(frozen=True)
 class Adversary:
-    """Parties against whom a claim is made; adversaries with the same parties are equal.
+    """Parties against whom a claim is made, and their behaviour; equal if all fields are.
 
     Attributes
     ----------
     server : bool
         Whether the server is one of them.
     clients : int or str
-        Number of colluding clients, or "T" for the protocol's privacy threshold.
+        Number of colluding clients, or letters of the protocol's parameters: "T" (privacy
+        threshold), "N - 1" (all but one).
     uploads : int or str
-        Number of clients whose uploads the adversary sees without the server.
+        Number of clients, as above, whose uploads the adversary sees without the server.
     role : str
         One party of a role of the protocol, such as "client" or "key holder", or "outsider", which
         observes the links and is no party. A plural means all parties of the role.

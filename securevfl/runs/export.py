@@ -347,13 +347,16 @@ class JointModel:
         Parameters
         ----------
         rows : DataFrame, or sequence of one table per party
-            A frame is read by column name. If the tables have the id column of the training data,
-            all must have the same ids in the same order.
+            One data frame has the columns of all parties by name. If tables have the id column of
+            the training data, all must have the same ids in the same order.
 
         Raises
         ------
         DataError
-            If the number of tables is wrong, or their rows differ or are in different orders.
+            If the number of tables is wrong, their rows differ or are in different orders, columns
+            are missing, values are unusable, or weights are damaged.
+        ConfigurationError
+            If the models were exported as arrays only, or do not belong together.
         """
         import pandas as pd
 

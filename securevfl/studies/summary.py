@@ -78,10 +78,16 @@ def _content(
 
 
 def draw(study: Study, jobs: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw a study's curves.
+    """Draw a study's curves: of a grid, in a panel for each of its conditions.
 
-    Those of a grid are in a panel for each of its conditions. With several numbers of aligned rows
-    the ends are drawn against these.
+    If runs differ in their number of aligned rows, last values are drawn against this number.
+
+    Parameters
+    ----------
+    jobs : sequence of mapping
+        Finished jobs of the study, each with ``label`` and ``curve``, its evaluations.
+    path : Path
+        The PNG file, which is replaced.
     """
     from securevfl.runs.plots import draw_grid, draw_sizes, draw_study
 

@@ -1117,11 +1117,11 @@ class Evaluation:
 
 
 def unfaithful(algebra: Algebra) -> str | None:
-    """First difference between a form's value and the computed one; None if all agree.
+    """First fault of a trace and its forms, as a sentence; None if there is none.
 
-    Each message and output is evaluated from the leaves of its form, running functions again, and
-    compared with the array that was sent. Every node that is a block must have the value of that
-    block.
+    Each node with a value (models apart), message and output is evaluated from the leaves of its
+    form, running functions again, and must equal the traced array. Other faults are an error of
+    this evaluation, joined keys with unequal forms, and what tracing noted (``world.faults``).
     """
     world, again = algebra.world, Evaluation(algebra)
     try:

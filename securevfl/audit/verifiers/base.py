@@ -32,7 +32,8 @@ class Verifier(Interface):
     ) -> Iterable[Evidence]:
         """Evidence for or against a claim to which the verifier applies.
 
-        An exception makes the verdict COULD NOT BE CHECKED, with its reason.
+        An exception is kept as evidence ("failure"), with what was yielded before. Without an
+        accusation the verdict is COULD NOT BE CHECKED; a verdict by proof stays.
 
         Parameters
         ----------
@@ -40,7 +41,7 @@ class Verifier(Interface):
         subject : Subject
             Subject with recorded runs, which all verifiers share.
         seed : int
-            Seed of its sampling.
+            Seed of the verifier's sampling.
         level : float
-            Failure probability of each of its tests.
+            Probability with which a test may accuse a claim that holds.
         """

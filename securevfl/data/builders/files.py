@@ -42,7 +42,7 @@ class FromFiles(DatasetContent):
             The file; .gz, .bz2 and .xz of CSV files are unpacked. Parquet and Arrow files need the
             extra ``tables``.
         label : str
-            Name of the label column.
+            Name of the label column; required.
         test_file : path, optional
             A file with the same columns that holds the test rows.
         separator : str, optional

@@ -132,10 +132,11 @@ def _without_mask(values: np.ma.MaskedArray) -> np.ndarray:
 
 
 def as_array(values: object) -> object:
-    """A tensor or masked array as a plain NumPy array; other values unchanged.
+    """A PyTorch tensor or masked array as a plain NumPy array; other values unchanged.
 
-    Masked values become missing values. DataError for a tensor without values, and for SciPy's
-    sparse matrices, whose dense form may not fit in memory.
+    Tensors are detached and on the CPU, sparse ones dense, half precision as float32; masked values
+    are missing values. DataError for a tensor without values (device meta), and for SciPy's sparse
+    matrices, whose dense form may not fit in memory.
     """
     import numpy as np
 

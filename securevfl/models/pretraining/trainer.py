@@ -131,7 +131,7 @@ class HeldOut:
     features : ndarray, (m, d)
     labels : ndarray, (m,)
     stopping : EarlyStopping
-        Early stopping of the network and the server model.
+        Early stopping of the networks that `take` is given.
     """
 
     features: np.ndarray
@@ -140,6 +140,13 @@ class HeldOut:
 
     def take(self, network: ClientNetwork, centre: Centre) -> None:
         """Pass the loss on held-out rows after an epoch to early stopping.
+
+        Parameters
+        ----------
+        network : ClientNetwork
+            The party's network in training, which embeds `features`.
+        centre : Centre
+            The server model in training, which computes the loss from the embeddings.
 
         Raises
         ------
@@ -390,9 +397,15 @@ class ProximalTerm:
 def check_stop(protocol: str, config: SupervisedOptions, *, on_labels: bool) -> None:
     """Refuse options of early stopping that have no effect.
 
+    Parameters
+    ----------
+    on_labels : bool
+        Whether some party pre-trains on labels.
+
     Raises
     ------
     ConfigurationError
+        For `pretrain_stop` where no party does, and `pretrain_held_out` without `pretrain_stop`.
     """
     if config.pretrain_stop is not None and not on_labels:
         raise ConfigurationError(

@@ -340,14 +340,23 @@ class Client(KeyParticipant):
     def update(self, batch: Batch, attempt: Attempt, gradient: Secret) -> bool:
         """Step with dL/dH_n = (1/|S|) dL/dH on this client's real rows (lines 33-35).
 
+        With a bound on weights, an event "clipped" is recorded if some were cut.
+
+        Parameters
+        ----------
+        batch, attempt
+            Rows and sharers S of the sum.
+        gradient : Secret
+            dL/dH of the batch, (K |B|, h) float32, as the server sent it: divided by |S| here.
+
         Returns
         -------
         bool
             Whether the models changed, so that older uploads may be forgotten. A client in S checks
-            that its own model moved by more than the rounding of an entry. A client outside S does
-            not step, and trusts the server that the others did: if it remembered its uploads,
-            crashes of others would soon leave too few clients that upload. The result is not used
-            if all sums are over the same clients.
+            that its own model moved by more than the rounding of an entry; if all sums are over the
+            same clients, it returns True. A client outside S does not step, and trusts the server
+            that the others did: if it remembered its uploads, crashes of others would soon leave
+            too few clients that upload.
         """
         if self.index not in attempt.sharers:
             return True

@@ -293,11 +293,18 @@ class SumLedger:
             self.unsure = (first, round) if first < round else (0, 0)
 
     def hear_of_attempt(self, attempt: Attempt, *, believed: bool = True) -> None:
-        """Forget uploads of an earlier incarnation if the server calls their rounds settled.
+        """Forget a client's uploads before its last crash in rounds that the server calls settled.
 
-        These are rounds before its last step, and rounds below the threshold. Uploads of the
-        present incarnation are forgotten in `hear_of_step` only, whatever the server says; if it is
-        not believed, the others as well.
+        Settled are the rounds up to the server's last step, ``attempt.stepped``, which also leave
+        the range `unsure`, and the rounds below the threshold, ``attempt.harmless``. Uploads of the
+        present incarnation are forgotten in `hear_of_step` only.
+
+        Parameters
+        ----------
+        attempt : Attempt
+            Announcement of the server.
+        believed : bool
+            Whether the client believes it. If not, it forgets no upload here.
         """
         if believed:
             old = [n for n in self.sums if 0 < n < self.incarnation]
