@@ -89,6 +89,11 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
         -------
         VerticalDataset
             The data set itself, if it already has that many parties.
+
+        Raises
+        ------
+        DataError
+            For a number out of range, and for a set with unaligned rows or columns of trees.
         """
         if parties == self.parties and not isinstance(parties, bool):
             return self

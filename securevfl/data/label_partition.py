@@ -103,7 +103,7 @@ def partition_labels(
 def check_label_sets(sets: Sequence[NDArray[np.int64]], rows: int) -> None:
     """Refuse label owners without labels, with rows out of range, or with rows in common.
 
-    An owner has no labels, a row does not exist, or its label has two owners.
+    DataError names the owner or owners. `sets` has row numbers below `rows`, by owner.
     """
     owner = np.full(rows, -1, np.int64)
     for number, own in enumerate(sets):

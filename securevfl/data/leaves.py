@@ -46,6 +46,8 @@ def add_leaves(
     ------
     DataError
         If the party is unknown, the data set already has trees, or a number is out of range.
+    MissingPackageError
+        Without scikit-learn.
     """
     asked = f"data set {data.name!r}: trees={trees}"
     if data.has_leaves:

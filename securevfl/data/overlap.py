@@ -50,7 +50,7 @@ def limit_overlap(
     Raises
     ------
     DataError
-        For a number of rows out of range, or an unknown `rest`.
+        For a number of rows out of range, an unknown `rest`, or a set with unaligned rows.
     """
     asked = f"data set {data.name!r}: {aligned} aligned rows"
     if data.alone:

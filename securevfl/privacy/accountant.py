@@ -45,6 +45,11 @@ def noise_multiplier(epsilon: float, delta: float) -> float:
     delta : float
         Delta, in (0, 1).
 
+    Raises
+    ------
+    ConfigurationError
+        When one is out of range, or the package dp-accounting is missing.
+
     Examples
     --------
     >>> round(noise_multiplier(1.0, 1e-5), 7)
@@ -71,6 +76,11 @@ def gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
         Number n of releases, at least 0.
     delta : float
         Delta, in (0, 1).
+
+    Raises
+    ------
+    ConfigurationError
+        As of `noise_multiplier`.
     """
     needs("privacy accounting", "dp", "dp_accounting")
     import dp_accounting

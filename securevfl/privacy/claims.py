@@ -84,7 +84,7 @@ class Claim:
         other values give the adversary the same view, not that all values do. "none" states that
         the protocol claims nothing.
     reason : str
-        The theorem, or why nothing is claimed.
+        The theorem, or the reason for claiming nothing.
     given : tuple of str
         Further information of the adversary, such as "decoded sums". A name "X" also grants each
         declared output "X of N" of one party N.
@@ -165,7 +165,8 @@ COUNTS = "number of independent columns"  # of each party, which a budget of sum
 def given_sums(claims: Iterable[Claim], odometer: Odometer | None) -> tuple[Claim, ...]:
     """The claims, with a sentence on what decoded sums reveal added where a claim allows them.
 
-    With a budget, perfect claims about features grant the numbers that it tells.
+    `odometer` is None if nobody decodes sums. With a budget, perfect claims about features grant
+    the numbers that parties tell for it.
     """
     if odometer is None:
         return tuple(claims)
@@ -187,6 +188,7 @@ def budget_claims(odometer: Odometer | None, stories: int = 1) -> tuple[Claim, .
     Parameters
     ----------
     odometer : Odometer or None
+        Count of the run's equations; None if nobody decodes sums.
     stories : int
         Sums that a server with T helpers may get for one, if it tells parties different things.
     """

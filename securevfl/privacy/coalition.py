@@ -19,13 +19,14 @@ class Coalition:
     Attributes
     ----------
     server : bool
+        Whether the server is a member.
     clients : tuple of int
         Colluding clients.
     uploads : tuple of int
         Clients whose uploads the coalition sees without the server being a member, as in
         Theorem 5.3 of the FedVS paper, which is about single uploads.
     outsider : bool
-        Whoever listens to all links and is no party.
+        Whether it is an outsider, who listens to all links and is no party.
     """
 
     server: bool = False
@@ -49,6 +50,8 @@ class Coalition:
     @classmethod
     def parse(cls, text: str) -> Coalition:
         """Coalition from words such as "server", "server + clients 0, 2" or "outsider".
+
+        ConfigurationError for other words.
 
         Examples
         --------

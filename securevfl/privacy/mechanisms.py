@@ -157,6 +157,8 @@ def release_rows(
 def noised_rows(clipped: np.ndarray, *, sigma: float, source: Source = SYSTEM) -> np.ndarray:
     """Rows, already clipped, with Gaussian noise added, rounded as in `release_rows`.
 
+    `clipped` is (rows, h), floating, of norms at most 200 `sigma`, which is not checked here.
+
     Returns
     -------
     ndarray, (rows, h), float32

@@ -26,7 +26,7 @@ def after_release(counts: bytes, rows: np.ndarray, held: int) -> bytes:
     Parameters
     ----------
     counts : bytes
-        Counts before the release.
+        Counts before the release; empty if there was none.
     rows : ndarray
         Distinct row numbers.
     held : int

@@ -77,7 +77,8 @@ def intersection(
     Raises
     ------
     DataError
-        When an identifier occurs twice, or none is common.
+        When there are fewer than two sets, one is too large, an identifier occurs twice, or none is
+        common.
     """
     members = range(len(sets))
     parties: dict[int, Party] = {n: Member(n, members, ids, progress) for n, ids in enumerate(sets)}
@@ -93,9 +94,9 @@ def match_privately(
 ) -> tuple[list[np.ndarray], list[str]]:
     """`intersection` in the form that the join of party files needs, with a note on its cost.
 
-    An earlier result for the same identifiers is reused. Rows are in the order of the table with
-    the labels, so that a seed splits them equally in every run: the owner of that table sends the
-    others the order of the common rows.
+    An earlier result for the same identifiers is reused. The join then puts the rows into the order
+    of the table with the labels, so that a seed splits them equally in every run. Errors are those
+    of `intersection`.
 
     Parameters
     ----------
@@ -148,7 +149,8 @@ def data_source(
 ) -> DataSource:
     """Source of a data set, with private set intersection where its options ask for it.
 
-    `tell` is called with texts on the progress of the intersection.
+    `name` and `options` are those of `DataSource`; `tell` is called with texts on the progress of
+    the intersection.
     """
     match = match_privately if tell is None else functools.partial(match_privately, tell=tell)
     return DataSource(name, options, match)

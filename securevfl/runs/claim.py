@@ -98,7 +98,8 @@ def unmark(folder: Path) -> None:
 def refuse_used(folder: Path) -> None:
     """Refuse a folder that is not empty, unless an earlier run there reached no checkpoint.
 
-    Files of such a run are removed, except tables that parties prepared.
+    Files of such a run are removed, except tables that parties prepared. ConfigurationError says
+    what the folder holds.
     """
     if (folder / SUMMARY).exists():
         what = "it holds a finished run. Choose another folder"

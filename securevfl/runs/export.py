@@ -160,13 +160,14 @@ class ClientModel(ExportedModel):
         ndarray, or DataFrame with the ids as index
             The index has ids if the training rows were joined by an id column and these rows have
             that column; the server matches rows by id. The columns then say whose they are
-            (``party_0_0``,
-            ...): the server refuses those of another party.
+            (``party_0_0``, ...): the server refuses those of another party.
 
         Raises
         ------
         DataError
-            For missing columns, unusable values, and missing or repeated ids.
+            For missing columns, unusable values, missing or repeated ids, and damaged weights.
+        ConfigurationError
+            For a model exported as arrays only.
         """
         table = as_frame(rows)
         values, column = self.values(table), self.about.get("id_column")
@@ -235,10 +236,10 @@ class ServerModel(ExportedModel):
         Raises
         ------
         ConfigurationError
-            If a party's embedding is missing.
+            If a party's embedding is missing, or the model was exported as arrays only.
         DataError
-            If rows cannot be matched (`securevfl.runs.embeddings.matched`), or numbers are not
-            finite.
+            If rows cannot be matched (`securevfl.runs.embeddings.matched`), numbers are not finite,
+            or embeddings do not fit the server model.
         """
         import pandas as pd
 
@@ -283,7 +284,7 @@ class ServerModel(ExportedModel):
     def predict(self, embeddings: Embeddings) -> np.ndarray | pd.Series:
         """Predicted labels as the user gave them, or real values of a regression.
 
-        A pandas Series if rows have ids.
+        A pandas Series if rows have ids. Argument and errors are those of `scores`.
         """
         import pandas as pd
 
@@ -427,8 +428,8 @@ def export_own(protocol: Protocol, parties: Mapping[int, Party], index: int, fol
 
     Parameters
     ----------
-    protocol, parties, folder : optional
-        As for `export_models`. The other parties are untrained placeholders.
+    protocol, parties, folder
+        As for `export_models`; other parties may be untrained placeholders. The file is replaced.
     index : int
         Number of the party.
     """
@@ -482,6 +483,11 @@ def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | Non
         Folder of the run.
     code : collection of str
         As for `load_model`.
+
+    Raises
+    ------
+    CheckpointError
+        If a description is damaged.
     """
     abouts = read_descriptions(folder)
     if not abouts:
@@ -553,6 +559,8 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
     ------
     DataError
         If a file is missing or cannot be used.
+    ConfigurationError, CheckpointError
+        If a run's summary cannot be read, or files of the run are damaged.
     """
     folder = Path(folder)
     if (folder / SUMMARY).is_file():  # of a run

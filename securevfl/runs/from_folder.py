@@ -45,8 +45,9 @@ def predict_files(
     ``probabilities`` (None for a regression), and for a coded prediction ``virtual_seconds``,
     ``messages``, ``bytes``.
 
-    DataError if the number of files is not that of the parties, a file lacks the run's id column,
-    ids are repeated, or no id is in all files.
+    DataError if the number of files is not that of the parties, a file is unusable or lacks the
+    run's id column, ids are repeated, or no id is in all files. ConfigurationError or
+    CheckpointError if the folder has no finished run, or damaged files.
     """
     spec, summary = read_finished(folder)
     _check_count(files, summary)
@@ -164,7 +165,8 @@ def export_folder(
 ) -> list[Path]:
     """Write each party's model of a finished run to a file of its own in folder `out`.
 
-    With `onnx`, ONNX files are written as well (`JointModel.save_onnx`).
+    With `onnx`, ONNX files are written as well (`JointModel.save_onnx`). `code` is as for
+    `load_model`. Returns the files. Errors are those of `load_run` and `export_models`.
     """
     read_finished(folder)
     paths = export_kept(folder, out) or load_run(folder, code=code).export(out)
@@ -177,7 +179,8 @@ def trace_folder(
     """Messages of a run from its folder, and the names of its parties.
 
     `sender` and `receiver` may be a party's name, ``party-3``, ``3`` or ``server``. The other
-    arguments are those of `securevfl.runs.trace.trace`.
+    arguments and errors are those of `securevfl.runs.trace.trace`; for damaged files
+    CheckpointError.
     """
     summary = {}
     if (folder / SUMMARY).exists():

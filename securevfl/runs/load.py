@@ -37,7 +37,8 @@ def load_run(
     Raises
     ------
     ConfigurationError
-        If the folder has no finished run, or `data` is not the run's data set.
+        If the folder has no finished run, or that of one party, or `data` is missing or not the
+        run's data set. DataError if the data cannot be loaded again.
     CheckpointError
         If its files are damaged.
     """

@@ -134,7 +134,8 @@ def may_be_none(info: FieldInfo) -> bool:
 def check_values(model: type[BaseModel], values: Mapping[str, object], place: str) -> None:
     """Refuse values that options of a model do not permit; None stands for the default.
 
-    Values from a file, such as conditions, are checked when the file is read.
+    ConfigurationError, whose message begins with `place`, names option and requirement. Values from
+    a file, such as conditions, are checked when the file is read.
     """
     for name, declared in options_of(model).items():
         info, value = model.model_fields[name], values.get(name)

@@ -95,7 +95,8 @@ def infer(
     Raises
     ------
     ConfigurationError
-        If the protocol does not compute on shares, or the rows' values could overflow.
+        If the protocol does not compute on shares, the rows' values could overflow, or rows are
+        missing or unusable (DataError).
     RunError
         If too few clients answer.
     """

@@ -82,6 +82,8 @@ class Run:
         All other recorded events, with party, round and time.
     transcript : Transcript
         All messages.
+    wall_seconds : float
+        Real seconds of the run.
     folder : Path or None
         Folder in which the run was saved; None if it was not.
     """
@@ -290,8 +292,15 @@ class Run:
             encoding, filling) is applied to them. Tables of parties hold the same rows in the same
             order; `securevfl.data.join_rows` makes them so.
         coded : bool
-            Evaluate the rows on secret shares, by the protocol and from the fastest R clients, as
+            Whether to evaluate on secret shares, by the protocol and from the fastest R clients, as
             `infer` does. Otherwise scores are computed from the plain models.
+
+        Raises
+        ------
+        DataError
+            If rows are missing or unusable.
+        ConfigurationError, RunError
+            With `coded`, as of `infer`.
         """
         if coded:
             return self.infer(rows).scores
@@ -304,14 +313,14 @@ class Run:
 
         They have the type of the training labels: numbers, booleans or texts.
 
-        The parameters are those of `scores`.
+        Parameters and errors are those of `scores`.
         """
         return decided(self.task, self.class_values, self.scores(rows, coded=coded))
 
     def predict_proba(self, rows: RawRows, *, coded: bool = False) -> np.ndarray:
         """Probabilities of the classes, (rows, C), in the order of ``protocol.data.classes``.
 
-        The parameters are those of `scores`.
+        Parameters and errors are those of `scores`; ConfigurationError for a regression.
         """
         return probabilities(self.protocol.data.task, self.scores(rows, coded=coded))
 
@@ -328,6 +337,11 @@ class Run:
             Raw rows in the form of the training data, at least one.
         conditions : optional
             Delays and bandwidth, as for `securevfl.run`; by default those of the run.
+
+        Raises
+        ------
+        ConfigurationError, RunError
+            As `securevfl.runs.prediction.infer`.
         """
         from securevfl.runs.prediction import infer
 
@@ -360,7 +374,7 @@ class Run:
         folder : Path
             Created if missing.
         own : bool
-            Replace any files of these names, because the folder is reserved for this run.
+            Whether to replace any files of these names: the folder is reserved for this run.
 
         Raises
         ------
@@ -454,7 +468,8 @@ def one_test_class(labels: np.ndarray, classes: Sequence[str]) -> list[str]:
 def notices(summary: Mapping[str, Any], classes: int = 0) -> list[str]:
     """Sentences for the user about a finished run, with numbers and what to change.
 
-    `classes` is the number of classes if the training loss is the cross-entropy; else 0.
+    `summary` is a `Run.summary`; `classes` is the number of classes if the training loss is the
+    cross-entropy, else 0.
     """
     found = [no_slack(summary.get("derived") or {})]
     until, time, rounds = (summary[name] for name in ("until", "virtual_seconds", "rounds"))

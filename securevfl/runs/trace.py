@@ -35,6 +35,7 @@ def trace(
     Parameters
     ----------
     transcript : Transcript
+        All messages of the run.
     events : sequence of mapping
         Events of the run, which name the lost messages.
     kind, round, sender, receiver, fate : optional

@@ -137,9 +137,10 @@ def choose(
 ) -> dict[str, dict[str, Any]]:
     """Run missing jobs of the choice, then select the best combination for each label.
 
-    Returns, by label, ``options``, the best; and ``tried``: each combination with its ``mean``, the
-    larger the better, None where a run ended with an error. Interrupted when `interrupted` returned
-    True; finished runs are kept. ConfigurationError where no combination of a label has a measure.
+    `folder` stores results of jobs, `workers` is the number of processes. Returns, by label,
+    ``options``, the best; and ``tried``: each combination with its ``mean``, the larger the better,
+    None where a run ended with an error. Interrupted when `interrupted` returned True; finished
+    runs are kept. ConfigurationError where no combination of a label has a measure.
     """
     from securevfl.runs.engines.run import Interrupted
 

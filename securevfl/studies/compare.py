@@ -42,7 +42,10 @@ def comparison(
     source : DataSource
         The data set; its seed is that of each run.
     options : mapping
-        Each goes to every protocol that has it; one in a variant's name takes precedence.
+        Options; each goes to every protocol that has it, and one in a variant's name takes
+        precedence.
+    seeds : sequence of int
+        Seeds of the runs.
     conditions : str
         Argument of `securevfl.engine.conditions_file.load_conditions`.
     target : float, optional

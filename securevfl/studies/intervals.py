@@ -14,7 +14,7 @@ _LEVEL = 0.95
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean of values, and half-width of its Student t interval (NaN for a single value).
+    """Mean of values, and half-width of its 95 % Student t interval (NaN for a single value).
 
     Examples
     --------

@@ -169,7 +169,7 @@ class RefusedRunsError(ConfigurationError):
     Attributes
     ----------
     reasons : mapping
-        Why a run is refused, by its label.
+        Reason for refusing a run, by its label.
     labels : tuple of str
         Labels of the refused runs.
     others : tuple of str
@@ -191,7 +191,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 
     The first job of each label represents all its seeds. If parties must find their common rows
     first (``align = "psi"``), only options and the number of parties are checked. RefusedRunsError
-    names every run that is refused, and why.
+    names every run that is refused, and why; DataError if a data set cannot be loaded.
     """
     loaded: tuple[Any, Any] = (None, None)
 

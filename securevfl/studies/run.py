@@ -33,9 +33,10 @@ def run_study(
     dropped, and Interrupted is raised.
 
     RefusedRunsError before anything is run, when a run names an unknown protocol or an option out
-    of its range, or cannot run on its data, under its conditions or with its faults. SecureVFLError
-    of the first job that failed, but for a `RunError` of one with faults, which is its result; the
-    results of the others are kept.
+    of its range, or cannot run on its data, under its conditions or with its faults.
+    ConfigurationError for fewer than one worker, a folder with something else, or a missing package
+    of the extra ``report``. SecureVFLError of the first job that failed, but for a `RunError` of
+    one with faults, which is its result; the results of the others are kept.
     """
     from securevfl.runs.engines.run import Interrupted
 

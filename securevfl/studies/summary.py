@@ -29,7 +29,8 @@ def so_far(study: Study, folder: Path) -> dict[str, Any] | None:
 def write_results(study: Study, folder: Path) -> dict[str, Any]:
     """Summarise the stored jobs of a study, and write the results.
 
-    Means are over the completed runs; failed ones are listed as ``errors``.
+    Means are over the completed runs; failed ones are listed as ``errors``. Returns the content of
+    ``results.json``.
 
     Writes ``results.json``; ``results.csv``, one row a job; ``curves.csv``, one row an evaluation;
     ``times.csv``, the measures at equal virtual times, if any time passes; and ``curves.png``.

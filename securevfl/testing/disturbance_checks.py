@@ -37,8 +37,8 @@ def check_senders(
     """Check that messages from parties not allowed to send them are ignored, the sender named.
 
     Every party that may not send a declared kind sends it to every other party, with the payload of
-    a later true message. The run must equal the run without them, bit for bit. A protocol that
-    declares no messages passes.
+    a later true message. The run must equal the run without them, bit for bit; AssertionError if
+    not. A protocol that declares no messages passes.
     """
     plain = simulate(protocol, data, payloads=True, **options)
     if not plain.protocol.messages:
@@ -75,6 +75,11 @@ def check_resume(
         Number of random instants of virtual time at which a checkpoint is requested.
     **options
         Options of the protocol.
+
+    Raises
+    ------
+    AssertionError
+        If a resumed run ends differently.
     """
     whole = simulate(protocol, data, **options)
     data = tiny_data() if data is None else data
@@ -94,6 +99,7 @@ def check_absence(
     """Check that late uploads of one client stop training if and only if the card says so.
 
     If the card says "skips", training may also end with an error that names the client.
+    AssertionError otherwise.
     """
     made = make(protocol, data, **options)
     N = made.data.parties
@@ -118,9 +124,9 @@ def check_absence(
 def check_faults(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that a client's crash ends training, with a named error, iff the card says it waits.
+    """Check that a client's crash ends training, with a named error, iff the card says "waits".
 
-    The card then says "waits". The client is down from round 2 on, once for ever and once for two
+    AssertionError if not. The client is down from round 2 on, once for ever and once for two
     rounds. If the server counts rounds itself, the second is longer than all rounds of one instant,
     two per party. Other protocols get `Protocol.fault_options` as defaults.
     """

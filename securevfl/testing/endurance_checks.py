@@ -59,6 +59,11 @@ def check_endurance(
         in time than it needs.
     **options
         The protocol's own.
+
+    Raises
+    ------
+    AssertionError
+        If a run does otherwise; it names the setting.
     """
     made = make(protocol, data, **options)
     if made.card.absence not in _GOES_ON:

@@ -71,7 +71,7 @@ def check_own_entropy(
     """Check that parties made one by one from their own entropies behave as those made together.
 
     What several parties must draw alike has to be public (`Party.stream`, `Protocol.stream`). What
-    only one needs has to be secret: other entropy gives another run.
+    only one needs has to be secret: other entropy gives another run. AssertionError otherwise.
     """
     every = tuple(make(protocol, data, **options).parties())
     secrets = Composed.draw(*every)
@@ -108,8 +108,8 @@ def check_ownership(
 ) -> None:
     """Check that a party can reach only its own columns, before and after the run.
 
-    All that a party refers to is searched, so a reference to the protocol or to the data set
-    counts as holding everybody's columns.
+    All that a party refers to is searched, so a reference to the protocol or to the data set counts
+    as holding everybody's columns. AssertionError names the parties.
     """
     outcome = simulate(protocol, data, **options)
     made = outcome.protocol
@@ -175,6 +175,7 @@ def check_messages(
     Its kind and roles must be declared, and its shape, its dtype and that there is one in the round
     must agree where the declaration says something of them; none may be sent twice. A declared
     message that is not sent passes. So does a protocol that declares no messages at all.
+    AssertionError names what departs.
     """
     outcome = simulate(protocol, data, payloads=True, **options)
     if outcome.protocol.messages:

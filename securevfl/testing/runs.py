@@ -157,6 +157,7 @@ def simulate(
     data : VerticalDataset, optional
         Data set; `tiny_data` if not given.
     seed : int
+        Seed of public choices and delays.
     secrets : Secrets, optional
         Secret streams of the parties, such as `securevfl.engine.streams.Composed`; by default
         derived from `seed`.
@@ -174,6 +175,11 @@ def simulate(
         Options for a protocol that has them, unless `options` sets them.
     **options
         The protocol's own.
+
+    Raises
+    ------
+    ConfigurationError, RunError
+        If the protocol refuses options or data, or its run ends in an error.
     """
     made = make(protocol, data, seed=seed, secrets=secrets, defaults=defaults, **options)
     parties, history = made.parties(), History()

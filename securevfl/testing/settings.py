@@ -24,12 +24,12 @@ class Setting:
     ----------
     name : str
     options : mapping
-        That differ from the configuration's.
+        Options that differ from the configuration's.
     conditions : Conditions
     faults : Faults or None
     wrong_uploads : int
-        Clients, from the first, whose uploads are replaced by random elements. Without delays the
-        first ones' uploads are among those that are decoded.
+        Number of clients, from the first, whose uploads are replaced by random elements. Without
+        delays the first ones' uploads are among those that are decoded.
     """
 
     name: str

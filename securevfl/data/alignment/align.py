@@ -19,7 +19,7 @@ from securevfl.errors import DataError
 async def align(
     party: Party, ids: Sequence[str], peers: Sequence[int], *, private: bool = False
 ) -> np.ndarray:
-    """This party's rows of the common identifiers; a coroutine of every member's `setup`.
+    """This party's rows of the identifiers that it and its `peers` have; a coroutine of `setup`.
 
     The member with the highest number leads: it sends its identifiers to the others, each answers
     which of them it has, and the leader sends the common ones to all. In the clear, the others thus
@@ -29,7 +29,8 @@ async def align(
     A party may take part in several alignments in sequence if their leaders differ; twice under one
     leader only in different rounds. Row numbers are int64, in the order of the sorted identifiers,
     which is equal for all members. DataError if an identifier occurs twice, at the leader too, if
-    none is common, or if a member's answer is not one boolean per identifier.
+    none is common, or if a member's answer is not one boolean per identifier. With `private` errors
+    are those of `intersect`.
     """
     members = sorted({party.index, *peers})
     name = f"ids {members[-1]}"  # a kind is closed once it was collected

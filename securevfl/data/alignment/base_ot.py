@@ -91,8 +91,9 @@ def choose(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The receiver's seeds, uint8 (count, 16), and its message (r_0, r_1), uint8 (count, 130).
 
-    `choices` are 0 or 1; `session` has bytes unique to the session. RunError if a row of `offered`
-    is no point of the curve; `whose` names its sender.
+    `offered` is the sender's message, uint8 (count, 65); `choices`, (count,), are 0 or 1; `session`
+    has bytes unique to the session. RunError if a row of `offered` is no point of the curve;
+    `whose` names its sender.
     """
     from cryptography.hazmat.primitives.asymmetric.ec import ECDH
 

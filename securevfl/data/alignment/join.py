@@ -36,8 +36,9 @@ class PartyTable:
 class Joined:
     """Joined columns and labels, row for row, and notes on dropped rows.
 
-    `alone` has, if kept, each party's rows whose id is not in every table; `alone_labels` has the
-    labels of the first party's, if its own table has the labels.
+    `parts` has one frame per party, without ids and labels. `alone` has, if kept, each party's rows
+    whose id is not in every table; `alone_labels` has the labels of the first party's, if its own
+    table has the labels.
     """
 
     parts: tuple[pd.DataFrame, ...]
@@ -162,7 +163,8 @@ def join_rows(tables: Sequence[pd.DataFrame], id_column: str) -> list[pd.DataFra
     Raises
     ------
     DataError
-        If a table lacks the column, ids are missing or repeated, or no id is in all tables.
+        If a table lacks the column, ids are missing, repeated or written differently, or no id is
+        in all tables.
 
     Examples
     --------

@@ -106,7 +106,8 @@ class Receiver:
     """Receiver of the oblivious PRF, with distinct identifiers; `whose` names the sender in errors.
 
     `context` names the purpose and both ends; the sender must use the same. So no party can relay
-    messages between two links, and answer for a set that it does not have.
+    messages between two links, and answer for a set that it does not have. `progress` is called
+    with the units of work (`work_of_receiver`) done since its last call.
     """
 
     def __init__(
@@ -237,7 +238,8 @@ def hash_ids(identifiers: Sequence[str], session: bytes, progress: Progress) -> 
     """Hashes of identifiers under a session's key, uint64 (n, 8).
 
     Texts that differ only in Unicode normalisation (NFC) are one identifier. Words 0 and 1 give
-    H(x), word 2 the place of the band, words 3 and 4 the band.
+    H(x), word 2 the place of the band, words 3 and 4 the band. `progress` is called with numbers of
+    identifiers.
     """
     found = np.empty((len(identifiers), 8), np.uint64)
     for at in _slices(len(identifiers), progress):

@@ -133,9 +133,10 @@ async def intersect(
         removes it when no restart needs it any more; it tells more than the intersection.
 
     Returns row numbers, int64, in an order that is equal for all members and reveals nothing else.
-    DataError if an identifier occurs twice, none is common, a set is too large, the collector's
-    answer is no set of this member's rows, or members received different answers. RunError if a
-    member sends a message that violates the protocol.
+    DataError if members are fewer than two, or lack this party or the collector; if an identifier
+    occurs twice, none is common, a set is too large, the collector's answer is no set of this
+    member's rows, or members received different answers. RunError if a member sends a message that
+    violates the protocol.
     """
     ring = sorted(members)
     if len(ring) < 2 or party.index not in ring or collector not in ring:
@@ -394,7 +395,7 @@ def _ascend(words: np.ndarray) -> bool:
 
 
 def check_places(places: np.ndarray, held: int, member: int, collector: int) -> None:
-    """Refuse row numbers from the collector that are out of range or repeated.
+    """Refuse row numbers from the collector that are out of range or repeated (DataError).
 
     Places index the member's own values, for its `held` identifiers, in the order of sending.
     """

@@ -17,8 +17,8 @@ RowChoice = int | slice | Sequence[int] | np.ndarray
 def frozen(array: object, dtype: DTypeLike) -> np.ndarray:
     """A read-only C-contiguous view, or a copy where the layout or the type differs.
 
-    The array's own flags are not changed. DataError if class numbers are required and the dtype is
-    not integer.
+    The array's own flags are not changed. DataError if `dtype` is an integer type, for class
+    numbers, and the array is not of integers.
     """
     if np.dtype(dtype).kind == "i" and np.asarray(array).dtype.kind not in "iu":
         raise DataError(
@@ -34,7 +34,7 @@ def check_features(
 ) -> None:
     """Refuse features of one side unless each party has a finite (rows, d_n) array.
 
-    Error messages begin with `asked`, and name the party and the cell.
+    DataError, whose message begins with `asked` and names the party and the cell. `widths` are d_n.
     """
     if len(arrays) != len(widths):
         raise DataError(
@@ -62,7 +62,8 @@ def check_features(
 def checked_weights(asked: str, weights: object, rows: int, *, zero: bool = False) -> np.ndarray:
     """Weights of rows, (rows,) float32, read-only.
 
-    DataError unless each is finite and above 0; with `zero` some may be 0.
+    DataError unless there is one for each row, finite and above 0; with `zero` some may be 0. The
+    message begins with `asked`.
     """
     try:
         found = frozen(weights, np.float32)
@@ -90,7 +91,8 @@ def check_alone(
 ) -> None:
     """Refuse unaligned rows of a party unless they are finite and as wide as its aligned rows.
 
-    `alone` is empty if no party has unaligned rows; `alone_labels` has the labels of party 0's.
+    `alone` is empty if no party has unaligned rows; `alone_labels` has the labels of party 0's, or
+    is None. DataError, whose message begins with `asked`.
     """
     if alone and len(alone) != len(widths):
         raise DataError(

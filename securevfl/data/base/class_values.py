@@ -110,7 +110,7 @@ def one_each(keys: np.ndarray, given: np.ndarray, column: str, *, texts: bool) -
 def refuse_other_writing(train: Given, test: Given, column: str) -> None:
     """Refuse a test label that is written differently from the training label of its class.
 
-    Each test label has the key of a training label.
+    Each test label has the key of a training label. DataError names the label and the `column`.
     """
     same_type = train.dtype == test.dtype
     for key, label in test.labels.items():

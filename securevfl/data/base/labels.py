@@ -138,8 +138,9 @@ def read_labels(
 ) -> RawLabels:
     """Read labels of any type, (rows,): numbers, truth values or texts.
 
-    A single further axis of length 1 is dropped. DataError if a label is missing or not finite, or
-    there is not one label per row.
+    A single further axis of length 1 is dropped. `name` is for errors, unless a series has its own;
+    `missing` has the texts that mean a missing label. DataError if a label is missing or not
+    finite, texts differ in nearly every row, or there is not one label per row.
     """
     if isinstance(labels, np.ma.MaskedArray):
         labels = cast("np.ndarray", as_array(labels))

@@ -16,11 +16,11 @@ class About:
     licence : str
         Licence of the data, as far as stated.
     split : str
-        How the test rows were chosen.
+        Choice of the test rows.
     scaling : str
-        How the features were scaled.
+        Scaling of the features.
     partition : str
-        How the columns were divided among the parties.
+        Division of the columns among the parties.
     notes : tuple of str
         Encoding, filling, dropped rows or columns, and everything else a reader must know.
     """

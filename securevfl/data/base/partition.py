@@ -26,7 +26,8 @@ def divide_columns(
     """Divide columns among named owners, or evenly in order; also return a sentence for reports.
 
     The number of parties is `parties`, that of `owners`, or `DEFAULT_PARTIES`; owners together name
-    every column once. DataError if both are given and differ, or a party would own no column.
+    every column once. DataError if both are given and differ, a party would own no column, a name
+    is unknown, or a column has no owner or two.
     """
     if owners is not None:
         if parties not in (None, len(owners)):
@@ -129,7 +130,8 @@ def strip_columns(shape: tuple[int, int, int], parties: int, strips: Strips) -> 
     """Cut images (channels, height, width) into strips of whole pixel lines, one per party.
 
     The pixels are the source columns in C order. "rows" cuts from top to bottom, "columns" from
-    left to right. Within a strip the pixels keep the order channels, height, width.
+    left to right. Within a strip the pixels keep the order channels, height, width. DataError for
+    other strips, and for more parties than lines.
     """
     pixels = np.arange(int(np.prod(shape))).reshape(shape)
     axis = _strip_axis(strips)
@@ -187,6 +189,7 @@ def split_random(
     """Training and test rows, int64 in random order: `test_fraction`, in (0, 1), of `count` rows.
 
     At least one row stays on each side. The same seed gives the same split on every machine.
+    DataError as of `split_stratified`.
     """
     return split_stratified(np.zeros(count, dtype=np.int64), test_fraction, seed)
 
@@ -225,7 +228,8 @@ def split_groups(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Draw whole groups of rows, such as persons, for the test; a group has its first row's class.
 
-    Training and test rows come in random order of groups, the rows of a group side by side.
+    `groups` and `labels` have one value per row. Training and test rows come in random order of
+    groups, the rows of a group side by side. DataError as of `split_stratified`.
     """
     _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
     train, test = split_stratified(labels[first], test_fraction, seed)
@@ -240,8 +244,8 @@ def shuffled(count: int, seed: int, purpose: str) -> NDArray[np.int64]:
     """The numbers 0 to count - 1, int64, in a random order fixed by `seed` and `purpose`.
 
     The order sorts the raw output of Philox, whose stream NumPy guarantees over its versions; it
-    does not guarantee `Generator.permutation`. The seed is 0 or more; each purpose has its own
-    stream.
+    does not guarantee `Generator.permutation`. Each purpose has its own stream. DataError unless
+    the seed is a whole number of 0 or more.
     """
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise DataError(f"seed={seed!r}; a whole number of 0 or more is needed.")

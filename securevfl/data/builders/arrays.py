@@ -147,7 +147,7 @@ class FromArrays(DatasetContent):
         Raises
         ------
         DataError
-            If an item is no pair, or the features differ in shape.
+            If an item is no pair, the features differ in shape, or `from_numpy` refuses the data.
         """
         features, labels = _torch_arrays(train, "train")
         options.setdefault("name", type(train).__name__)
@@ -175,7 +175,7 @@ def from_matrix(
 
     `train` and `test` are raw features, (M, d) and (M_test, d), of any real dtype; `names` are the
     d source columns' names. `views` has the number of columns of each view, if each party owns one
-    view. `split` is a sentence for reports; other arguments are as for `from_numpy`.
+    view. `split` is a sentence for reports; other arguments and errors are as for `from_numpy`.
     """
     rule, about = options.scaling_rule, options.origin
     refuse_repeated(names)

@@ -99,9 +99,10 @@ class FromFiles(DatasetContent):
         party_files : sequence of paths
             One file per party, each with the id column and the party's own columns.
         id_column : str
-            Name of the id column in every file.
+            Name of the id column in every file; None is refused.
         label : str
-            Name of the label column, in `label_file` or in one of the parties' files.
+            Name of the label column (None is refused), in `label_file` or in one of the parties'
+            files.
         label_file : path, optional
             File with ids and labels, if no party's file has the labels.
         separator : str, optional
@@ -119,8 +120,8 @@ class FromFiles(DatasetContent):
         Raises
         ------
         DataError
-            If ids are repeated, missing or written differently, the intersection is empty, a party
-            has no columns, or `from_pandas` refuses the data.
+            If a file is given twice or unusable, ids are repeated, missing or written differently,
+            the intersection is empty, a party has no columns, or `from_pandas` refuses the data.
         """
         paths = [Path(p) for p in party_files]
         refuse_twice(paths)
@@ -145,7 +146,7 @@ class FromFiles(DatasetContent):
 
 
 def refuse_twice(paths: Sequence[Path]) -> None:
-    """Refuse a file that is given for two parties."""
+    """Refuse a file that is given for two parties (DataError)."""
     whole = [path.resolve() for path in paths]
     for number, path in enumerate(whole):
         if path in whole[:number]:

@@ -82,7 +82,8 @@ def build(
 
     `positions` are the places of each party's columns in a whole row; `split` and `partition` are
     sentences for reports. Training rows of single parties (`alone`) are included in the fit.
-    `id_column` joined the parties' tables, and will match the rows of new tables.
+    `id_column` joined the parties' tables, and will match the rows of new tables. DataError for
+    columns and labels that cannot be encoded.
     """
     rows, labels = len(train.labels), train.labels
     if alone is not None:

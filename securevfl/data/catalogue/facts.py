@@ -37,7 +37,7 @@ class Facts:
     forms : tuple of tuple of str
         Alternative sets of files, the preferred one first; () for a bundled set.
     obtain : str
-        Where to get the files; completes "get it from ...".
+        Source of the files; completes "get it from ...".
     openml : tuple of int
         Numbers of the set at OpenML, if it is there.
     urls : mapping of str to str
@@ -99,9 +99,10 @@ class Facts:
     def find(
         self, data_dir: str | Path | None, *, verify: bool, download: bool = False
     ) -> tuple[dict[str, Path] | None, list[str]]:
-        """The files and notes on them; None in place of files if the set is to be downloaded.
+        """The files and notes on them; None in place of files if OpenML is to give the set.
 
-        DataError if downloading is not permitted, or a file has an unknown checksum.
+        `verify` compares known checksums; `download` permits downloads of absent files. DataError
+        if files are absent and not permitted or unavailable, or a file is not the known one.
         """
         files = self.locate(data_dir)
         if files is None:
@@ -117,8 +118,8 @@ class Facts:
     def fetch(self) -> dict[str, Path] | None:
         """Download the files by `urls` into the cache; None without addresses.
 
-        Files without the known SHA-256 are deleted. If a file is unavailable, the result is None
-        for a set that OpenML has too; for others a DataError is raised.
+        If a file is unavailable, the result is None for a set that OpenML has too, and for others a
+        DataError is raised; also for a file without the known SHA-256, of which nothing is kept.
         """
         found: dict[str, Path] = {}
         for name, url in self.urls.items():

@@ -152,7 +152,8 @@ def load_images(
     no more; ``"holdout"``, for cifar10 alone, uses the last 10000 training images, which are then
     not trained on. With `verify` the checksums of local files are compared; with `download` missing
     files come from OpenML. By default images are cut into single pixels, those of cifar10 into
-    strips of pixel columns; `strips` changes this.
+    strips of pixel columns; `strips` changes this. DataError for another `test`, and for files that
+    are absent or not the known ones.
     """
     facts = kind.facts
     if test not in kind.tests:

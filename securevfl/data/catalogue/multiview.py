@@ -75,7 +75,8 @@ def load_handwritten(
 ) -> VerticalDataset:
     """Load 2000 handwritten digits in six views of 216, 76, 64, 6, 240 and 47 features.
 
-    Six parties have one view each; all columns are divided among another number.
+    Six parties have one view each; all columns are divided among another number. Arguments and
+    errors are those of `load_dataset`.
     """
     files, notes = HANDWRITTEN.find(data_dir, verify=verify, download=download)
     views = _handwritten_openml() if files is None else _handwritten_files(files, tuple(notes))
@@ -92,7 +93,8 @@ def load_caltech(
 ) -> VerticalDataset:
     """Load 1474 images of seven classes in six views of 48, 40, 254, 1984, 512 and 928 features.
 
-    Six parties have one view each; all columns are divided among another number.
+    Six parties have one view each; all columns are divided among another number. Arguments and
+    errors are those of `load_dataset`.
     """
     files, notes = CALTECH.find(data_dir, verify=verify)
     assert files is not None  # there is nothing to download

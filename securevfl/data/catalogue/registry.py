@@ -31,7 +31,7 @@ class CatalogueEntry:
     name, rows, features, classes, parties, licence, origin, split, obtain, openml
         As in `securevfl.data.catalogue.facts.Facts`.
     files : tuple of str
-        Files to find in the data folder; () if scikit-learn contains the set.
+        Files to find in the data folder; () if the set is bundled.
     available : bool
         Whether it can be loaded without a download.
     """

@@ -120,7 +120,8 @@ def load_credit_card(
 ) -> VerticalDataset:
     """Load 30000 credit card clients with 23 features; 22 % default.
 
-    Columns are divided among 11 parties, unless given, as `numpy.array_split` does.
+    Columns are divided among 11 parties, unless given, as `numpy.array_split` does. Arguments and
+    errors are those of `load_dataset`.
     """
     frame, label, notes = _single_table(
         CREDIT, "default.payment.next.month", data_dir, verify, download
@@ -153,7 +154,7 @@ def load_parkinson(
 
     Columns are divided among 10 parties, unless given. ``split="person"`` keeps all recordings of a
     person on one side. ``"row"`` does not, so test rows leak into training, and accuracies are too
-    high.
+    high. Other arguments and errors are those of `load_dataset`.
     """
     if split not in ("person", "row"):
         raise DataError(f"parkinson: split={split!r} does not exist; use person or row.")
@@ -200,6 +201,7 @@ def load_adult(
     """Load 48842 people of the 1994 census with 14 features; 24 % earn over 50000 dollars.
 
     Columns are divided among 7 parties (ours), unless given; the split is the official one.
+    Arguments and errors are those of `load_dataset`.
     """
     files, notes = ADULT.find(data_dir, verify=verify, download=download)
     if files is None:
@@ -232,7 +234,8 @@ def load_mortgage(
 ) -> VerticalDataset:
     """Load 2380 mortgage applications of 1990 with 13 features; 12 % were denied.
 
-    Columns are divided among 3 parties (ours), unless given.
+    Columns are divided among 3 parties (ours), unless given. Arguments and errors are those of
+    `load_dataset`.
     """
     frame, label, notes = _single_table(MORTGAGE, "deny", data_dir, verify, download)
     return VerticalDataset.from_pandas(
@@ -258,7 +261,8 @@ def load_breast_cancer(
     """Load 569 tumours with 30 features of two parties: 10 worst values, 20 means and errors.
 
     The parties are those of FATE's files; all columns are divided among another number. Without
-    files the same features come from scikit-learn.
+    files the same features come from scikit-learn. Arguments and errors are those of
+    `load_dataset`.
     """
     files, notes = BREAST.find(data_dir, verify=verify, download=True)  # or bundled
     if files is None:

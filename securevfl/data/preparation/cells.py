@@ -66,7 +66,8 @@ def read_texts(
     """A column as codes and its distinct texts; None stands for a missing value.
 
     Returns each row's index into the distinct texts, intp (rows,), and these texts, the last of
-    which is None for a missing value. DataError for dates, and for a cell "NaN".
+    which is None for a missing value. `missing` has the texts that stand for one. DataError for
+    dates, bytes, lists, and a cell "NaN".
     """
     import pandas as pd
 
@@ -165,8 +166,8 @@ def read_numbers(
 ) -> NDArray[np.float64] | None:
     """Read a column as numbers, float64 (rows,), NaN where a value is missing.
 
-    None if a cell is neither a number, a boolean nor missing. DataError for infinite, complex and
-    date cells, and for a text "NaN".
+    None if a cell is neither a number, a boolean nor missing. DataError for infinite and complex
+    cells, and as of `read_texts`.
     """
     if series.dtype.kind == "c":
         raise DataError(f"column {series.name!r} holds complex numbers; give real ones.")

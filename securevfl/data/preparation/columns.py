@@ -79,8 +79,9 @@ def fit_column(
 ) -> Column:
     """Choose a column's encoding from its training rows.
 
-    If texts are coded, those rarer than the `max_categories` most frequent share the code 0.
-    DataError if no row has a value, or there are too many distinct texts.
+    `missing` has the texts that mean a missing value. If texts are `coded`, those rarer than the
+    `max_categories` most frequent share the code 0. DataError if no row has a value, or there are
+    too many distinct texts.
     """
     import pandas as pd
 

@@ -48,10 +48,11 @@ def read_csv(
         Prefix of lines to skip.
 
     Empty cells are "". A first column without a name, of row names as R and pandas write them, is
-    left out. The frame's index is called ``FILE, line``, so that a message about a cell
-    names its file, and the attribute `TEXT_CELLS` says that the file has no types. DataError if the
-    file cannot be read, has no rows, rows of different length, repeated names, or numbers for names
-    that neither rise nor fall, as a first row of cells has them.
+    left out. The frame's index is called ``FILE, line``, so that a message about a cell names its
+    file, and the attribute `TEXT_CELLS` says that the file has no types. DataError if the file
+    cannot be read or seems to have another separator; has no rows, or rows of different length; or
+    has columns without a name, or repeated or unprintable names, or numbers for names that neither
+    rise nor fall, as a first row of cells has them.
     """
     import pandas as pd
 

@@ -38,7 +38,7 @@ def fit_frame(
     Numbers stay one column; texts and pandas categories become one column per value of the training
     rows, or one unscaled column of category codes. A column with missing training values gets a
     further column that marks them. DataError for columns without any value, with too many distinct
-    texts, or with dates.
+    texts, with dates, or flattened by a far value (`flattened`).
     """
     columns: list[Column] = []
     offset: list[float] = []

@@ -103,6 +103,8 @@ def grow(
     ------
     DataError
         If a number is out of range.
+    MissingPackageError
+        Without scikit-learn.
     """
     needs("trees", "sklearn", "sklearn")
     from sklearn.ensemble import (

@@ -46,7 +46,7 @@ _BEGINNINGS = {
 
 
 def refuse_other_kind(path: Path) -> None:
-    """Refuse a file in a known other format; the error names the format and a way to read it.
+    """Refuse a file in a known other format; DataError names the format and a way to read it.
 
     A missing file is not refused.
     """

@@ -134,8 +134,8 @@ class PartyPreprocessor:
     def scale_matrix(self, matrix: np.ndarray) -> NDArray[np.float32]:
         """Fill and scale a numeric matrix (m, d_n) whose columns are encoded one to one.
 
-        The matrix is read block by block and never copied whole. DataError for infinite values, and
-        for NaN in a column without a fitted median.
+        The matrix is read block by block and never copied whole. DataError for infinite values, for
+        NaN in a column without a fitted median, and for results beyond float32.
         """
         out = np.empty(matrix.shape, dtype=np.float32)
         self._scale(matrix, slice(None), out)

@@ -142,6 +142,11 @@ class Preprocessor:
         -------
         Preprocessor
             Preprocessor with the same fitted numbers, in the new order.
+
+        Raises
+        ------
+        DataError
+            If a party has trees.
         """
         if any(part.forest is not None for part in self.parties):
             raise DataError(

@@ -131,10 +131,13 @@ def run(
     Raises
     ------
     ConfigurationError
-        Before the run starts: for unknown names, options out of range, values that could overflow,
-        and a run that does not fit in memory.
+        Before the run starts: for unknown names, options out of range, data that are unusable
+        (DataError), a folder in use, values that could overflow, and a run that does not fit in
+        memory.
     RunError
         If the run cannot continue; the folder then has its last checkpoint.
+    Interrupted
+        When `interrupted` returned True.
     """
     given = dict(locals())  # the keywords above by name, so that none is written again below
     _check_track(track)
@@ -223,6 +226,8 @@ def resume(
         When there is nothing to resume, or the data are not those of the run.
     CheckpointError
         When the checkpoints are damaged.
+    RunError, Interrupted
+        As for `run`.
     """
     given = dict(locals())
     _check_track(track)

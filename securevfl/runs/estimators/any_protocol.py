@@ -44,7 +44,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
     conditions : str or mapping
         Delays and bandwidth, as for `securevfl.run`; they cost no real time.
     sealed : bool
-        Encrypt every message.
+        Whether every message is encrypted.
     class_weight : "balanced", dict or None
         Weights of the classes in the loss. None weighs all rows equally, "balanced" gives all
         classes equal total weight, and a dict has weights above 0 by class label, 1 for labels not
@@ -106,6 +106,15 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
             They are multiplied by class weights. For a batch of all rows an integer weight equals
             repeating the row. Column scaling ignores them. Some protocols refuse weights with an
             error that gives the reason.
+
+        Raises
+        ------
+        DataError
+            For unusable rows or weights, and for a single class.
+        ConfigurationError
+            For options or weights that the protocol refuses.
+        RunError
+            If the run cannot continue.
         """
         rows, labels = self._checked(X, y, fitting=True)
         check_classification_targets(labels)
@@ -141,7 +150,8 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
         ----------
         X : array-like of shape (rows, features), or data frame
         coded : bool
-            Evaluate the rows on secret shares, by the protocol; needs `run_`, which pickling loses.
+            Whether to evaluate on secret shares, by the protocol; needs `run_`, which pickling
+            loses.
         """
         return self._scores(X, coded, "predict_proba")
 
@@ -179,7 +189,7 @@ class VFLRegressor(ScoredByWeights, RegressorMixin, VerticalEstimator):  # type:
         y : array-like of shape (rows,)
             Finite numbers.
         sample_weight : array-like of shape (rows,), optional
-            As for `VFLClassifier.fit`.
+            As for `VFLClassifier.fit`, and so are errors.
         """
         rows, targets = self._checked(X, y, fitting=True)
         self._train(rows, np.asarray(targets, np.float32), "regression", sample_weight)

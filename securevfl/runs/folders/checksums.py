@@ -97,7 +97,7 @@ def write_summary(path: Path, summary: Mapping[str, object]) -> None:
 def read_summary(path: Path) -> Summary:
     """The summary of a run without checksums, after all files passed them.
 
-    A missing file is not an error here. ConfigurationError if the summary cannot be read;
+    That one of these is missing is no error here. ConfigurationError if the summary cannot be read;
     CheckpointError names damaged files.
     """
     try:

@@ -45,7 +45,8 @@ def polynomial(weight: np.ndarray, degree: int) -> nn.Module:
 def write_onnx(module: nn.Module, width: int, path: Path, names: Sequence[str]) -> Path:
     """Write a network that reads (m, width) float32, for the owner's eyes only (mode 0600).
 
-    `names` are the names of its input and output. ConfigurationError if a package is missing.
+    `names` are the names of its input and output. Returns `path`. ConfigurationError if a package
+    is missing.
     """
     import torch
 

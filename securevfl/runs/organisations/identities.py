@@ -49,12 +49,12 @@ def write_manifest(
     session: str | None,
     terms: Callable[[int, Sequence[str]], Mapping[str, object]] | None = None,
 ) -> dict[str, str]:
-    """Write the manifest of the participants to a new file; return who they are.
+    """Write the manifest of the participants to a new file; return texts on them, by name.
 
     Each of `parties` is ``N=FILE`` or ``N=FILE@POINT``; or ``NAME=FILE`` for all, which are then
     numbered in order. `session` is the name of the session, random by default. `terms` returns the
     terms of the session from the number of parties and their names; None for a run that a driver
-    starts.
+    starts. ConfigurationError if the file exists, or a party is malformed or named twice.
     """
     get_protocol(protocol)
     if out.exists():

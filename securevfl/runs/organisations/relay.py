@@ -72,8 +72,8 @@ def init(
     """Write certificate and configuration of a relay; return the address that parties need.
 
     The certificate is made once, because parties recognise the relay by its key. `manifests` are
-    the sessions that it carries; `host` is its address for the parties, and `listen` the local
-    address on which it listens.
+    the sessions that it carries; `host` and `port` are its address for the parties, and `listen`
+    the local address on which it listens. ConfigurationError for a malformed address or manifest.
     """
     if not re.fullmatch(r"[\w.:-]+", host) or not re.fullmatch(r"[\w.:-]+", listen):
         raise ConfigurationError(f"relay: {host!r} or {listen!r} is no host; write a name or an IP")
