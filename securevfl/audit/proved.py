@@ -72,8 +72,8 @@ def coalitions_against(
     threshold : int
         Largest number of colluding clients.
     each : bool
-        Take each of them, where all clients have the role in the plural: what one of them is sent
-        unprotected, all are. For claims that claim nothing.
+        Whether, for a role in the plural that all clients have, each of them counts: what one of
+        them is sent unprotected, all are. For claims that claim nothing.
     """
     if adversary.behaviour != "honest-but-curious" or adversary.uploads:
         return []
@@ -410,6 +410,7 @@ def proved_report(
     options : mapping
         Options of the protocol, with the trace's sizes.
     seed : int
+        Seed of public choices.
     progress : callable
         Called with a text on the current activity.
     library : str

@@ -38,7 +38,7 @@ class Call:
     digest : str
         SHA-256 of the result.
     prime : int
-        The result is uniform on 0 to prime - 1.
+        Size of the result's range: it is uniform on 0 to prime - 1.
     """
 
     source: str

@@ -23,7 +23,7 @@ class Outcome:
     p_value : float
         Probability of evidence at least as strong where nothing leaks.
     level : float
-        The test accuses when `p_value` is below; its failure probability.
+        Probability with which the test accuses where nothing leaks: it does for smaller `p_value`.
     detail : str
     """
 

@@ -26,7 +26,7 @@ class Subject:
     seed : int
         Seed of the public choices in the runs.
     level : float
-        Failure probability of each test.
+        Probability with which each test may accuse a claim that holds.
     progress : callable, optional
         Called with a text on the current activity.
     """

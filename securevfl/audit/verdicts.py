@@ -162,10 +162,7 @@ class Report:
     def verdict(self, who: str, about: str) -> Verdict:
         """Verdict on one claim.
 
-        Raises
-        ------
-        KeyError
-            If the report has no such claim.
+        KeyError if the report has no such claim.
         """
         for one in self.claims:
             if (one.who, one.about) == (who, about):
@@ -176,8 +173,9 @@ class Report:
 def conclude(claim: Claim, evidence: Iterable[Evidence]) -> ClaimVerdict:
     """Verdict from evidence on a claim that is not about a coalition's view.
 
-    - Evidence against a claim outweighs all evidence for it: VIOLATED.
+    - Evidence against a claim that is not "none" outweighs all evidence for it: VIOLATED.
     - A verifier that raised an error leaves its question open: COULD NOT BE CHECKED.
+    - A claim of strength "none" that neither of these concerns: NOT PROTECTED.
     - PROVED needs conditions of a theorem that hold, and no gap.
     - Tests that did not reject prove nothing: NOT PROVED. Without any evidence: NOT TESTED.
     """

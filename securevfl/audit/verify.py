@@ -54,11 +54,12 @@ def verify(
     its certificate is checked by another process. The verdict on a claim is the weakest of all
     coalitions that it names: "PROVED", "DP", "NOT PROTECTED", "NOT PROVED" or "VIOLATED". Verifiers
     of installed packages (`securevfl.audit.verifiers.registry`) may add evidence; evidence against
-    a claim makes it "VIOLATED". For any other protocol the verdict is "NOT PROVED".
+    a claim makes it "VIOLATED". Of any other protocol nothing is proved.
 
     Parameters
     ----------
     protocol : str or type of Protocol
+        Name of a protocol, or its class.
     data : VerticalDataset, DataSource or str
         Data set, which determines the parties and the default K. The trace uses a few rows of its
         own.
@@ -68,7 +69,7 @@ def verify(
     seed : int
         Seed of public choices and of sampled subsets.
     level : float
-        Failure probability of each test.
+        Probability with which each test may accuse a claim that holds.
     progress : callable, optional
         Called with a text on the current activity.
     limit : float, optional
@@ -90,8 +91,11 @@ def verify(
     Raises
     ------
     ConfigurationError
-        For impossible options, an entry point that is no verifier, `plain` for a protocol without
-        masks, or a limit for a protocol that another process cannot import.
+        For impossible options, data that cannot be loaded, an entry point that is no verifier,
+        `plain` for a protocol without masks, or a limit for a protocol that another process cannot
+        import.
+    SecureVFLError
+        If the undisturbed run of the trace ends in an error.
     """
     told = progress or (lambda words: None)
     if limit is not None:

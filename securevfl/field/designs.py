@@ -184,6 +184,7 @@ def spans(blocks: Iterable[Sequence[int]], coalition: Sequence[int], coefficient
     Parameters
     ----------
     blocks : iterable of sequence of int
+        Blocks of parties, each with a mask key.
     coalition : sequence of int
         Coalition C.
     coefficients : int

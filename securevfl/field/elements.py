@@ -16,8 +16,9 @@ Array = NDArray[Any]
 def as_elements(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> Array:
     """The values as an array of `dtype`, all checked to lie in [0, p).
 
-    Unsigned arrays and Python integers (scalars, lists or object arrays) are accepted. Signed and
-    floating arrays are refused, because a negative or rounded number would be a wrong element.
+    Unsigned arrays and Python integers (scalars, lists or object arrays) are accepted. FieldError,
+    whose message begins with `name`, for numbers outside, and for signed and floating arrays,
+    because a negative or rounded number would be a wrong element.
     """
     refuse_other_field(values, p, name)
     array = values if isinstance(values, np.ndarray | np.generic) else _from_python(values)
@@ -39,7 +40,7 @@ def unproved(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> tupl
     """Elements, and whether a later pass over them must still check their range.
 
     C-contiguous arrays of the dtype, memory maps among them, are neither copied nor read; all
-    others are converted as a whole.
+    others are converted as a whole, with the errors of `as_elements`.
     """
     if isinstance(values, np.ndarray) and values.dtype == dtype:
         refuse_other_field(values, p, name)

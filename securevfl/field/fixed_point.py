@@ -29,7 +29,7 @@ class FixedPoint:
     field : PrimeField
         The field.
     bits : int
-        Binary places, 0 to 62.
+        Binary places, 0 to 62; else ConfigurationError.
 
     Examples
     --------
@@ -80,14 +80,14 @@ class FixedPoint:
     def quantize(
         self, x: ArrayLike, rng: np.random.Generator | None = None, out: Array | None = None
     ) -> Array:
-        """Field elements phi(Round(2^bits x)) of the shape of `x`; see `round`.
+        """Field elements phi(Round(2^bits x)) of the shape of `x`.
 
         Parameters
         ----------
         x, rng
-            As for `round`.
+            As for `round`, which also has the errors.
         out : ndarray, optional
-            C-contiguous array of the field's dtype for the result.
+            C-contiguous array of the field's dtype for the result; FieldError for another.
         """
         return self._apply(x, rng, self.field.dtype, out)
 
@@ -104,12 +104,12 @@ class FixedPoint:
         Parameters
         ----------
         z : array_like
-            Elements.
+            Elements; FieldError for a number outside [0, p).
         bits : int, optional
             Binary places of `z`, 0 to 124 (a product has the sum of its factors'); by default the
-            instance's.
+            instance's. ConfigurationError for others.
         out : ndarray, optional
-            C-contiguous float64 array for the result.
+            C-contiguous float64 array for the result; FieldError for another.
         """
         from securevfl.field.kernels import fixed_point as kernels
         from securevfl.field.kernels.streaming import fixed_point as streaming

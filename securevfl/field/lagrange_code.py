@@ -193,12 +193,17 @@ class LagrangeCode:
             Masks, shape (T, ...), for test vectors and exhaustive tests. Shares protect nothing
             unless the masks are fresh, uniform and secret.
         threads : int
-            Threads that share the work.
+            Number of threads that share the work, 1 or more.
 
         Returns
         -------
         ndarray
             Shape (N, ...); row n belongs to party n.
+
+        Raises
+        ------
+        FieldError
+            For another shape or dtype of an argument, or a number outside [0, p).
         """
         name = "LagrangeCode.encode"
         data, unproved = elements.unproved(
@@ -226,7 +231,7 @@ class LagrangeCode:
         value : array_like
             Elements of shape (...), such as a model in FedVS.
         out, source, masks, threads
-            As for `encode`.
+            As for `encode`, which also has the errors.
 
         Returns
         -------
@@ -309,7 +314,8 @@ class LagrangeCode:
         CorruptResultsError
             If `check` is set and further results disagree.
         ConfigurationError
-            If party numbers repeat or do not exist, or shapes do not fit.
+            If party numbers repeat or do not exist, shapes do not fit, or a number is no element
+            (FieldError).
         """
         name = "LagrangeCode.decode"
         numbers = checks.party_numbers(parties, self.parties, name)
@@ -352,6 +358,7 @@ class LagrangeCode:
         ----------
         parties : sequence of int
             Distinct party numbers from 0; n - 1 is the largest degree that is interpolated.
+            ConfigurationError if one repeats or does not exist.
         """
         name = "LagrangeCode.decode_matrix"
         return self._decoder(checks.party_numbers(parties, self.parties, name))[0]
@@ -419,6 +426,8 @@ class LagrangeCode:
             If fewer than R results are given, or fewer than R are left.
         CorruptResultsError
             If no set of at most A wrong results explains the received ones.
+        ConfigurationError
+            As of `decode`.
 
         Notes
         -----

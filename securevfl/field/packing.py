@@ -94,7 +94,9 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
     Parameters
     ----------
     stream : bytes or read-only buffer of them
+        ceil(n b / 8) bytes, for n elements of b bits.
     shape : tuple of int
+        Shape of the array.
     modulus : int
         Prime p, below 2^62.
 

@@ -15,7 +15,8 @@ def share(threads: int, length: int, work: Callable[[slice], None], multiple: in
     Parameters
     ----------
     threads : int
-        Number of threads, at least 1; limited to the processors that this process may use.
+        Number of threads, at least 1 (else ConfigurationError); limited to the processors that this
+        process may use.
     length : int
         The number of rows or columns to divide.
     work : callable

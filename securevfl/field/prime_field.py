@@ -136,6 +136,8 @@ class PrimeField:
     def to_galois(self, values: ArrayLike) -> Any:
         """Elements as an array of `galois.GF(p)`, which has operators of its own.
 
+        FieldError if a value is no element; MissingPackageError without galois.
+
         Examples
         --------
         >>> F = PrimeField(97)
@@ -244,7 +246,7 @@ class PrimeField:
         Raises
         ------
         FieldError
-            When an exponent is no integer, or a negative one meets a zero.
+            When an exponent is no integer, a negative one meets a zero, or `a` has no elements.
 
         Examples
         --------
@@ -317,8 +319,8 @@ class PrimeField:
         threads : int
             Threads that share the work.
         trusted : bool
-            Skip the range check. Both must be arrays of `dtype` with values in [0, p), like all
-            results of this class.
+            Whether to skip the range check. Both must be arrays of `dtype` with values in [0, p),
+            like all results of this class.
 
         Raises
         ------
@@ -364,7 +366,7 @@ class PrimeField:
         Raises
         ------
         FieldError
-            If `a` is singular or the shapes do not fit.
+            If `a` is singular, the shapes do not fit, or a number is no element.
         """
         x = self._square(a, "PrimeField.solve")
         y = self.elements(b, "PrimeField.solve b")

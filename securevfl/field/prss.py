@@ -232,14 +232,16 @@ class Prss:
         Parameters
         ----------
         party : int
+            Number of the party, from 0.
         keys : mapping of int to bytes
             The keys that it holds, by their places in `blocks`.
         label : bytes
             All announcements of this use, including the batch: different announcements give masks
             on different polynomials. No label may be used for two different results.
         shape : tuple of int
+            Shape of the masked result.
         unknown : int
-            u; see `mask_streams` and `opening_streams`.
+            Number u; see `mask_streams` and `opening_streams`.
 
         Returns
         -------
@@ -248,7 +250,8 @@ class Prss:
         Raises
         ------
         ConfigurationError
-            If u is smaller than that of the blocks, which then leave too little unknown.
+            If u is smaller than that of the blocks, which then leave too little unknown; or, with
+            dealers, another u, or a party that is dealt its values.
         """
         least = mask_streams(self.code, self.degree)
         if unknown < least or (self.by_dealers and unknown > least):
@@ -290,7 +293,7 @@ class Prss:
     def values(
         self, dealer: int, keys: Mapping[int, bytes], label: bytes, shape: tuple[int, ...]
     ) -> Array:
-        """Mask values that a dealer sends to each of `receivers` for a label.
+        """Mask values that a dealer sends to each of `receivers` for a label, as for `value`.
 
         Returns
         -------

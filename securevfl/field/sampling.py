@@ -30,7 +30,7 @@ class Keystream:
     key : bytes
         32 bytes; two keystreams with the same key and cipher are equal.
     aes : bool
-        AES-256-CTR, else ChaCha20.
+        Whether the cipher is AES-256-CTR; otherwise ChaCha20.
     """
 
     def __init__(self, key: bytes, aes: bool) -> None:

@@ -123,10 +123,7 @@ class Released:
     def refuse_faint_noise(self, method: str) -> None:
         """Refuse noise that is too small to hide anything (C > 200 sigma), as `release_rows` does.
 
-        Raises
-        ------
-        ConfigurationError
-            If C > 200 sigma; the message names the method, epsilon, sigma and C.
+        ConfigurationError if C > 200 sigma; the message names the method, epsilon, sigma and C.
         """
         if self.clip > MOST_BOUND * self.sigma:
             raise ConfigurationError(

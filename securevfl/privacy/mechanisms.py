@@ -39,10 +39,7 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
 def clip_finite_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     """`clip_rows` of rows that are to be released.
 
-    Raises
-    ------
-    RangeError
-        If an entry is not finite, because noise would not hide it.
+    RangeError if an entry is not finite, because noise would not hide it.
     """
     strange = int((~np.isfinite(rows)).any(axis=1).sum())
     if strange:

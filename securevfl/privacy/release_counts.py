@@ -41,10 +41,7 @@ def after_release(counts: bytes, rows: np.ndarray, held: int) -> bytes:
 def refuse_repeated(rows: np.ndarray, who: str) -> None:
     """Refuse a request that names a row twice, since averaging its releases would remove noise.
 
-    Raises
-    ------
-    PrivacyError
-        If a row is repeated; the message names it and its number of occurrences.
+    PrivacyError if a row is repeated; the message names it and its number of occurrences.
     """
     named, often = np.unique(rows, return_counts=True)
     if len(often) and often.max() > 1:
@@ -61,12 +58,8 @@ def refuse_exceeding(
 ) -> None:
     """Refuse a request for a row that was released `limit` times.
 
-    `allows` names the source of the limit, for the error.
-
-    Raises
-    ------
-    PrivacyError
-        If a row has reached the limit; the message names both.
+    `allows` names the source of the limit, for the error. PrivacyError if a row has reached the
+    limit; the message names both.
     """
     if not counts:
         return

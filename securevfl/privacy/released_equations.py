@@ -259,10 +259,8 @@ class Odometer:
 def refuse_width(who: str, unknowns: int, width: int, share: float) -> None:
     """Refuse embeddings so wide that a single sum exceeds the budget of sums.
 
-    Raises
-    ------
-    ConfigurationError
-        If one sum exceeds the budget; the message names both numbers and the remedies.
+    ConfigurationError if one sum exceeds the budget; the message names both numbers and the
+    remedies.
     """
     if visits_allowed(unknowns, width, share):
         return

@@ -25,11 +25,8 @@ from securevfl.runs.storage import EVIDENCE
 def judged(file: str | Path, manifest: str | Path) -> Verdict | None:
     """Verdict on the guilty party, by its key in the signed manifest; None if nobody is guilty.
 
-    Raises
-    ------
-    ConfigurationError
-        If a file cannot be read, if a party has not signed the manifest, or if the evidence belongs
-        to another run, such as one that drew its own keys.
+    ConfigurationError if a file cannot be read, if a party has not signed the manifest, or if the
+    evidence belongs to another run, such as one that drew its own keys.
     """
     session = Manifest.read(Path(manifest))
     session.check()

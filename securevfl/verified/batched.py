@@ -35,7 +35,9 @@ def mixed(
     Parameters
     ----------
     matrix : array_like, (results, parts)
+        Public integers.
     parts : sequence of Element
+        Values of one party.
     value : ndarray, optional
         The result, if a kernel has computed it.
     """

@@ -24,6 +24,7 @@ class Chance:
     Parameters
     ----------
     secrets : securevfl.engine.streams.Secrets
+        Source of secret streams.
     index : int
         Number of the party.
     """

@@ -286,10 +286,7 @@ class Entries:
 def faithful(entries: Entries) -> None:
     """Compare the trace with the run: recompute functions, and every message from leaves.
 
-    Raises
-    ------
-    Refused
-        If a value differs; the message names it.
+    Refused if a value differs; the message names it.
     """
     world = entries.world
     p: int = entries.p
@@ -575,11 +572,8 @@ class Checker:
     def finish(self) -> None:
         """Check that all received is a function of the outputs and the coalition's own values.
 
-        Raises
-        ------
-        Refused
-            If an entry is no such function, or an output depends on a draw; the message names the
-            first.
+        Refused if an entry is no such function, or an output depends on a draw; the message names
+        the first.
         """
         seen: set[int] = set()
         for output in self.told:

@@ -87,10 +87,7 @@ class Sealing(Hands):
 def _own(scheme: Any) -> Any:
     """A scheme, checked to be one of the library's.
 
-    Raises
-    ------
-    FlowError
-        For another scheme, whose ciphertexts were not reviewed.
+    FlowError for another scheme, whose ciphertexts were not reviewed.
     """
     if not type(scheme).__module__.startswith("securevfl."):
         raise FlowError(f"ciphertexts of {type(scheme).__name__}: a scheme of the library is "

@@ -35,6 +35,7 @@ def encode(party: Draws, code: LagrangeCode, segments: Sequence[Element]) -> lis
     """Shares of K segments of one shape for all N parties, with T fresh masks.
 
     F(z) has the segments at beta_1..beta_K and the tapes at the other betas; share j is F(alpha_j).
+    FlowError unless there are K segments.
     """
     if len(segments) != code.segments:
         raise FlowError(f"encode: {len(segments)} segments, and the code has K = {code.segments}")

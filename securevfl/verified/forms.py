@@ -713,10 +713,7 @@ class Algebra:
     def index(self, form: Form, chosen: Array) -> Form:
         """The form of chosen entries.
 
-        Raises
-        ------
-        NotExpressibleError
-            If entries of a product are not chosen by rows and columns.
+        NotExpressibleError if entries of a product are not chosen by rows and columns.
         """
         total, key = Form(chosen.shape), (chosen.shape, chosen.tobytes())
         for block, (view, c) in form.linear.items():
@@ -763,10 +760,7 @@ class Algebra:
     def weigh(self, form: Form, factors: Array) -> Form:
         """Form with each entry multiplied by a public number.
 
-        Raises
-        ------
-        NotExpressibleError
-            If the form contains products.
+        NotExpressibleError if the form contains products.
         """
         if form.products:
             raise NotExpressibleError("entries of a product, each times a number")

@@ -97,10 +97,7 @@ def code_digest(code: types.CodeType) -> str:
 def identity(function: Callable[..., Any]) -> str:
     """Text that identifies a function.
 
-    Raises
-    ------
-    FlowError
-        If it may depend on more than its arguments: a method, a closure, an object.
+    FlowError if it may depend on more than its arguments: a method, a closure, an object.
     """
     if isinstance(function, functools.partial):
         parts = (*function.args, *(function.keywords or {}).items())

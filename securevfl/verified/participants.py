@@ -214,6 +214,11 @@ class Participant(Sealing, Party):
         Returns
         -------
         array, or a number where the shape is ()
+
+        Raises
+        ------
+        FlowError
+            If it is no Element or Secret of this party.
         """
         if not isinstance(value, Element | Secret):
             raise FlowError(f"opened: {describe(value)} cannot be looked at")
@@ -378,10 +383,7 @@ class Participant(Sealing, Party):
     def _arrived(self, kind: str, payload: Any, sender: int | None = None) -> Any:
         """Protected values of a payload, owned by this party.
 
-        Raises
-        ------
-        ProtocolError
-            If an array was not declared, because it would count as public.
+        ProtocolError if an array was not declared, because it would count as public.
         """
         what = self.protected.get(kind)
         if what is None:

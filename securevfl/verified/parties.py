@@ -84,6 +84,12 @@ class Hands:
         of : sequence of protected values
             Protected part of the label: other values give another stream. For a proof, labels must
             also differ in their public parts.
+
+        Raises
+        ------
+        FlowError
+            If `key` is no such key of this party, or the label is not public; in a traced run also
+            for one key and label with two shapes.
         """
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         whole = tuple(int(n) for n in whole)
@@ -160,6 +166,11 @@ class Hands:
         shown : sequence of Secret
             Values from which it is computed, if they may be revealed. A commitment to unseen values
             is simulated only if these values are.
+
+        Raises
+        ------
+        FlowError
+            If the name is no text or taken, or a value is not this party's.
         """
         if not isinstance(name, str):
             raise FlowError(f"coins: the name must be a public text, not {describe(name)}")
@@ -227,12 +238,19 @@ class Hands:
         Parameters
         ----------
         own : Key
+            This party's secret key, made by `key`.
         other : PublicKey
+            The other party's public key.
         use : tuple of int, str or bytes
             Public name of the key's purpose, bound into the key with both public keys and `ends`.
             Two uses give independent keys.
         ends : (int, int), optional
             Numbers of the owners of `own` and of `other`; needed with `use`.
+
+        Raises
+        ------
+        FlowError
+            For other keys, and for `use` without `ends`, or the reverse.
         """
         if not isinstance(own, Key) or (own._node is not None and own._node.op != "key"):
             raise FlowError(f"agree with {describe(own)}: a key made by key() is needed")
@@ -282,7 +300,7 @@ class Hands:
         """Shamir shares of the keys for each party, by a code with one segment.
 
         One call of the code's kernel makes all shares. `code.size` shares determine a key; fewer
-        are uniform.
+        are uniform. FlowError for other values than keys.
         """
         for key in keys:
             if not isinstance(key, Key):
@@ -300,6 +318,7 @@ class Hands:
         """Shamir shares of a key at public points; any `threshold` of them determine it.
 
         The key is cut into limbs below p. Shares of fewer than `threshold` points are uniform.
+        FlowError unless points are different and not 0 modulo p.
         """
         if not isinstance(key, Key):
             raise FlowError(f"split_key of {describe(key)}: a key is needed")
@@ -380,7 +399,8 @@ class Hands:
 
         Parameters
         ----------
-        value : Clipped
+        value : Clipped, (M, h)
+            Rows with a norm bound (`Secret.clip`).
         sigma : float
             Standard deviation of the noise of each entry.
         name : str
@@ -395,7 +415,8 @@ class Hands:
         Raises
         ------
         FlowError
-            If the rows have no norm bound, or sigma is below 1/200 of it or not finite.
+            If the rows have no norm bound, sigma is below 1/200 of it or not finite, or `rows` is
+            not public or of another length.
         """
         from securevfl.privacy.mechanisms import MOST_BOUND, noised_rows
 
@@ -437,9 +458,11 @@ class Hands:
         labels : Secret, (M,)
             Integers in [0, classes).
         classes : int
+            Number of classes, at least 2.
         epsilon : float
-            Each release of a label is (epsilon, 0)-DP.
+            Privacy cost: each release of a label is (epsilon, 0)-DP.
         name : str
+            As for `gaussian`.
         seed : bytes, optional
             As for `gaussian`.
         """

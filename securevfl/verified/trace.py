@@ -352,6 +352,10 @@ class Trace:
 
         Parameters
         ----------
+        owner : int
+            Number of the party.
+        name : str
+            Name of the input.
         value : tuple of int or array
             Shape of random numbers, or the numbers.
         real : bool
@@ -386,11 +390,7 @@ class Trace:
 
         An output may be computed from it. In verdicts on coalitions that receive such an output,
         the release counts towards the epsilon of `owner`, whose rows or labels it contains.
-
-        Raises
-        ------
-        FlowError
-            Unless the party made exactly one release of that name.
+        FlowError unless the party made exactly one release of that name.
         """
         own = [node for node in self.nodes if node.op == "release" and node.owner == owner]
         found = [node for node in own if node.name == f"{name} by {owner}"]
@@ -420,7 +420,7 @@ class Trace:
         The value must be a function of inputs, computed with `spec` independently of the parties'
         code. Outputs that together depend on one honest party only are refused, except those marked
         by `alone`. With `together`, the parties in `to` learn the value only by pooling all their
-        knowledge.
+        knowledge. FlowError if it is no Element or Secret.
         """
         if not isinstance(value, Element | Secret):
             raise FlowError(f"output {name}: an Element or a Secret is needed, not "

@@ -377,6 +377,12 @@ class Element(Protected):
             Public shape of the result; by default that of this value.
         real : bool
             Whether the result is a Secret of `dtype`, else an Element.
+
+        Raises
+        ------
+        FlowError
+            If an argument is neither protected nor public, or values belong to two parties; in a
+            traced run also if the function may depend on more than its arguments.
         """
         kind = ("real", np.dtype(dtype)) if real else ("field", self._field)
         return mapped(function, (self, *others), self.shape if shape is None else shape, kind)
@@ -542,7 +548,8 @@ class Model(Protected):
     ) -> Any:
         """Result of ``function(model, *others)``, which must not change the model.
 
-        With `shapes` the function returns one array per shape; `shapes` and `of` are as in `step`.
+        With `shapes` the function returns one array per shape; `shapes`, `of` and errors are as in
+        `step`.
         """
         if shapes:
             return self._results(function, others, shapes, of, changes=0)
@@ -567,6 +574,11 @@ class Model(Protected):
             Field or dtype of each array; float32 by default.
         changes : int
             Number of models that it changes: this one and the first ``changes - 1`` of `others`.
+
+        Raises
+        ------
+        FlowError
+            As of `Element.map`.
         """
         return self._results(function, others, shapes, of, changes=changes)
 

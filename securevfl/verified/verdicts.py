@@ -33,7 +33,7 @@ class Scope:
     releases : int
         Number of values that are released with noise.
     price : str
-        Their privacy cost, in words.
+        Privacy cost of these releases, in words.
     clear : tuple of str
         Values of single parties that are sent unprotected.
     prf : bool
@@ -112,17 +112,18 @@ class Verdict:
     judge : tuple of str
         Matters that no proof can decide and a reader must judge.
     assumptions : tuple of str
+        Assumptions of the proof, such as on ideal primitives.
     releases : int
         Number of values released with noise.
     price : str
-        Their (epsilon, delta), by releasing party.
+        (epsilon, delta) of these releases, by releasing party.
     clear : tuple of str
         For "NOT PROTECTED": outputs of single parties that the coalition could not compute. The
         certificate shows that it learns nothing beside the outputs.
     steps : tuple of Step
         The certificate.
     schedules : tuple of str
-        Schedules for which it holds; empty for a single trace.
+        Schedules for which the verdict holds; empty for a single trace.
     counted : str
         For "NOT PROVED": the result of exact counting, or the reason why there is none.
     """

@@ -19,6 +19,7 @@ class Matrix:
     Attributes
     ----------
     title : str
+        Title for readers.
     labels : tuple of str
         Variants, in the given order.
     rows : list of dict
@@ -45,10 +46,7 @@ class Matrix:
     def cell(self, protocol: str, attack: str) -> dict[str, Any]:
         """The cell of a variant and an attack.
 
-        Raises
-        ------
-        KeyError
-            If there is none.
+        KeyError if there is none.
         """
         for cell in self.cells:
             if (cell["protocol"], cell["attack"]) == (protocol, attack):

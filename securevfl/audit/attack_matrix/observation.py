@@ -79,7 +79,9 @@ def observe(
     Parameters
     ----------
     protocol : Protocol
+        Configured protocol.
     conditions : Conditions
+        Delays and bandwidth.
     client : int
         Client whose embeddings and gradients are kept.
     until : float, optional
@@ -87,9 +89,14 @@ def observe(
     sealed : bool
         Whether links are encrypted, which changes bytes and times, but no role's view.
     every : bool
-        Keep the joint embeddings of every round, not only of one epoch.
+        Whether the joint embeddings of every round are kept, not only of one epoch.
     interrupted : callable, optional
         Called often; when it returns True, `Interrupted` is raised.
+
+    Raises
+    ------
+    RunError
+        If the run ends in an error.
     """
     from securevfl.runs.engines.run import Interrupted
 

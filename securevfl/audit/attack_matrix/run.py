@@ -71,6 +71,7 @@ def attack_matrix(
     variants : sequence of str
         ``NAME`` or ``NAME:key=value,...`` of installed protocols.
     source : DataSource
+        The data set.
     options : mapping, optional
         Options that are set for every protocol that has them, as for `comparison`.
     seeds : sequence of int
@@ -98,8 +99,8 @@ def attack_matrix(
     Raises
     ------
     ConfigurationError
-        For unknown protocols, attacks or options, and values out of range. Runs that are impossible
-        raise `RefusedRunsError` before the first run.
+        For unknown protocols, attacks or options, values out of range, and missing packages of the
+        extra ``attacks``. Runs that are impossible raise `RefusedRunsError` before the first run.
     """
     needs("attacks", "attacks", "scipy", "sklearn", "matplotlib")
     chosen = tuple(ATTACKS.all() if attacks is None else attacks)

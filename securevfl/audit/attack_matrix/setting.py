@@ -80,7 +80,9 @@ class AttackCase:
     Parameters
     ----------
     job : Job
+        Protocol variant, data and seed.
     settings : AttackSettings
+        Knowledge and effort of the attackers; ConfigurationError for a client that does not exist.
     interrupted : callable, optional
         Called during the runs; True stops them.
     """

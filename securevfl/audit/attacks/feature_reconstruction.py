@@ -84,6 +84,11 @@ def equality_solving(
     stream : numpy Generator
     bounds : (float, float)
         Range of the columns.
+
+    Raises
+    ------
+    ConfigurationError
+        If weights do not fit columns and degree, or no column varies.
     """
     if any(len(w) != x.shape[1] * degree + 1 for w, x in zip(weights, features, strict=True)):
         raise ConfigurationError(

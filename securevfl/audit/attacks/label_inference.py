@@ -72,6 +72,7 @@ def gradient_sign(
     """Two classes: guess by the sign along the first principal direction, without known labels.
 
     The side with fewer rows is taken to be the rarer class, and only that is supposed to be known.
+    ConfigurationError for more than two classes.
     """
     if labels.max() > 1:
         raise ConfigurationError(

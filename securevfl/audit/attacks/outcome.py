@@ -29,6 +29,7 @@ class Outcome:
     metric : str
         Name of the measure; larger is better for the attacker.
     success : float
+        The measure for the attack.
     chance : float
         Success without the attacked messages.
     low, high : float
@@ -126,6 +127,11 @@ def explained(
     -------
     success, low, high : float
         1 for the truth, 0 for the decoy, below 0 for worse than that.
+
+    Raises
+    ------
+    ConfigurationError
+        If no column varies.
     """
     varies = truth.std(axis=0) > 0
     if not varies.any():

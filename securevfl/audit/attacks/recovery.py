@@ -124,11 +124,8 @@ def recover(
 def _spare_points(code: LagrangeCode, clients: Sequence[int]) -> list[int]:
     """K points outside data and coalition points, with sum_k a_k != 0 there.
 
-    Raises
-    ------
-    FieldError
-        When there are too few, as no interpolation can have: sum_k a_k is 1 at data points, and of
-        degree K + T - 1, so that it has no more zeros.
+    FieldError when there are too few, as no interpolation can have: sum_k a_k is 1 at data points,
+    and of degree K + T - 1, so that it has no more zeros.
     """
     taken = {*code.betas[: code.segments], *(code.alphas[c] for c in clients)}
     found: list[int] = []

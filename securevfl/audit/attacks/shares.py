@@ -84,6 +84,8 @@ def coalition_power(code: LagrangeCode, clients: Sequence[int]) -> Power:
 def decoders(code: LagrangeCode, clients: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """Combinations of shares in which the masks cancel.
 
+    ConfigurationError for a client number that the code does not have.
+
     Returns
     -------
     data : ndarray, (c - rank M_C, K)
@@ -129,7 +131,8 @@ def known_combinations(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> 
 def recover_data(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.ndarray | None:
     """All K segments, (K, rows, columns); None if there are too few clients.
 
-    Fewer than K + T clients know fewer than K combinations, and every other value is possible.
+    `shares` is as for `known_combinations`. Fewer than K + T clients know fewer than K
+    combinations, and every other value is possible.
     """
     known = known_combinations(code, shares)
     if len(known.matrix) < code.segments:

@@ -213,6 +213,11 @@ def unfold(
         As for `solve_rows`.
     told : callable, optional
         Called with the number of each step, its rows, and which of them are certainly solved.
+
+    Raises
+    ------
+    ConfigurationError
+        If a replica's weights do not fit columns and degree.
     """
     ends = np.cumsum([0, *widths])
     found = []

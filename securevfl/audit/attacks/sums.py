@@ -82,7 +82,8 @@ def span_exactness(sums: np.ndarray, columns: np.ndarray, stream: np.random.Gene
     Returns
     -------
     Outcome
-        Chance is the same for a random matrix of the rank of U.
+        Chance is the same for a random matrix of the same rank. ConfigurationError if no column
+        varies.
     """
     span = basis(sums, columns.shape[1] + 1)
     rank = span.shape[1]
@@ -231,8 +232,9 @@ def binary_recovery(
 ) -> Outcome | None:
     """Fraction of the clients' two-valued columns that `binary_columns` finds.
 
-    Chance is the same for U with shuffled rows. Vectors that are no client's column (sums of some,
-    rounding accidents) are counted in the note. None where no client has such a column.
+    Chance is the same for `sums` with shuffled rows. Errors are those of `binary_columns`. Vectors
+    that are no client's column (sums of some, rounding accidents) are counted in the note. None
+    where no client has such a column.
     """
     truth = {bits.tobytes() for bits in map(_bits, columns.T) if bits is not None}
     if not truth:

@@ -87,6 +87,10 @@ def unblinded(
 
     Parameters
     ----------
+    told : tuple
+        Payload of the server's message: decoded sums by piece, weights by name, numbers.
+    blind : ndarray, (K, length, h)
+        Masks from `draw_blind`.
     pieces : sequence of ndarray, (|B|,)
         Row numbers of each piece within a segment.
 

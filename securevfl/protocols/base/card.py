@@ -43,6 +43,8 @@ class Exposure:
 
     Attributes
     ----------
+    kind : str
+        Kind of the message.
     carries : {"embedding", "upload", "gradient", "gradient share"}
         "embedding": the sender's embedding, with or without noise. "upload": a protected embedding:
         masked, shared or encrypted. "gradient": dL/dH of the receiver's embedding. "gradient

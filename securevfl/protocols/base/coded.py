@@ -75,7 +75,7 @@ class OnShares(Protocol):
     def check_blinded(cls, config: Any) -> None:
         """Refuse options with which a client that asks cannot keep scores from the server.
 
-        ConfigurationError.
+        ConfigurationError for evaluation without masks, and for the level active.
         """
         if not getattr(config, "masked", True):
             raise ConfigurationError(
@@ -109,6 +109,8 @@ class OnShares(Protocol):
 
         Parameters
         ----------
+        rows : int
+            Number of rows that were asked for.
         told : tuple
             Payload of the server's message.
         blind : ndarray, (K, length, h)

@@ -27,12 +27,15 @@ def decode_results(
 ) -> tuple[Element, list[int]]:
     """Values of the computed polynomial at the data points, and parties with wrong results.
 
-    Raises CorruptResultsError, NotEnoughResultsError, ProtocolError.
+    NotEnoughResultsError for fewer than R results, CorruptResultsError for more wrong ones than can
+    be corrected, and without `corrected` ProtocolError for a malformed one.
 
     Parameters
     ----------
     server : Participant
         Party that has the results.
+    code : LagrangeCode
+        Code of the shares.
     results : mapping of int to Element, `shape`
         Results by party; with `corrected` some may be arbitrary.
     degree : int
@@ -102,8 +105,10 @@ def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
 
     Parameters
     ----------
+    batches : Batches
+        Layout of the rows.
     parts : mapping of int to ndarray or Secret
-        Parts by number; part n has the coded rows from n * `step` on.
+        Parts by number; part n has the coded rows from n * `step` on, at most `step` of them.
     """
     ends = ((n * step, min((n + 1) * step, batches.length)) for n in parts)
     samples = [batches.samples(np.arange(*rows)) for rows in ends]

@@ -76,6 +76,8 @@ def is_advanced(name: str, extra: object = None) -> bool:
 
     Parameters
     ----------
+    name : str
+        Name of the option.
     extra : object
         ``json_schema_extra`` of the field; ``{"advanced": True}`` marks an advanced option.
     """

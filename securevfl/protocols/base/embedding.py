@@ -93,6 +93,8 @@ class EmbeddingProtocol(SplitProtocol):
 
         Parameters
         ----------
+        index : int
+            Number of the client.
         optimizer : dict, optional
             Arguments of `make_optimizer`; the client's own if not given.
         drawn : str

@@ -75,6 +75,10 @@ class Protocol(ABC):
 
     Parameters
     ----------
+    config : BaseModel
+        Validated options, of the type `Config`.
+    data : VerticalDataset
+        Data set, or the view of it that one party has.
     seed : int
         Seed of the run's public choices, such as batches. Initial weights and other choices of a
         single party come from `secrets`; masks come from neither.
@@ -168,9 +172,10 @@ class Protocol(ABC):
 
     @abstractmethod
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """Raw scores of rows by the parties' models, without encryption.
+        """Raw scores, (m, outputs) float32, of rows by the parties' models, without encryption.
 
-        This evaluation is the experimenter's: no single party could compute it.
+        `features` has an encoded (m, d_n) float32 array per client. This evaluation is the
+        experimenter's: no single party could compute it.
         """
 
     def can_spare(self, absent: Collection[int]) -> bool:

@@ -41,6 +41,8 @@ def check_array(
     ----------
     what : str
         Name of protocol and message, for the error.
+    sender : int
+        Party that sent it, for the error.
     value : object
         Received value.
     modulus : int, optional
@@ -65,19 +67,13 @@ def check_element(
 
 
 def check_number(what: str, sender: int, value: Any, least: int, most: int) -> None:
-    """Raise ProtocolError unless a value is a whole number from `least` to `most`.
-
-    Raises ProtocolError.
-    """
+    """Raise ProtocolError unless a value is a whole number from `least` to `most`."""
     if type(value) is not int or not least <= value <= most:
         raise refusal(what, sender, f"{value!r:.40}", f"a whole number from {least} to {most}")
 
 
 def check_rows(what: str, sender: int, rows: Any, length: int) -> None:
-    """Raise ProtocolError unless rows are different row numbers below `length`, uint32.
-
-    Raises ProtocolError.
-    """
+    """Raise ProtocolError unless rows are different row numbers below `length`, uint32."""
     wanted = f"a list of different rows from 0 to {length - 1}, uint32"
     if not isinstance(rows, np.ndarray) or (rows.ndim, rows.dtype) != (1, np.uint32):
         raise refusal(what, sender, _form(rows), wanted)

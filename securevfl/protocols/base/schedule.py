@@ -98,6 +98,8 @@ class Post:
 
     Attributes
     ----------
+    kind : str
+        Kind of the message.
     to : {"peers", "server", "clients"}
         Receivers; "peers" are all clients except the sender, in order.
     payloads : tuple

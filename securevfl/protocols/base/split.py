@@ -133,11 +133,14 @@ class SplitProtocol(Protocol):
 
         Parameters
         ----------
+        segments : int
+            Number K of segments.
         part : {"train", "test"}
+            Rows to lay out.
         rows : int, optional
             Number of rows; by default that of the data set.
         short : bool
-            Allow fewer rows than segments.
+            Whether fewer rows than segments are allowed.
         """
         if rows is None:
             rows = len(self.data.train_labels if part == "train" else self.data.test_labels)

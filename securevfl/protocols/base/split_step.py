@@ -62,6 +62,8 @@ def split_step(
     ----------
     centre : Centre
         The server model with its optimiser, which is updated.
+    joint : JointEmbedding
+        Input of the server model, with the way back to the clients.
     samples : ndarray, (rows,)
         Index of each sample in `labels`; -1 for padding, which has no loss and no gradient.
     labels : ndarray, (M,)

@@ -86,7 +86,8 @@ def loss_and_gradient(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Step of the server's model on the mean embedding; return the loss and dL/dH / `divisor`.
 
-    The sum is of integers 2^bits H_n: field elements, or int64.
+    `total` is the sum of integers 2^bits H_n of so many `summands`, (rows, h): field elements, or
+    int64. RunError when the loss is not finite.
     """
     exact = total.dtype == np.int64
     mean = (total * 2.0**-point.bits if exact else point.dequantize(total)) / summands

@@ -23,6 +23,7 @@ class Certificate:
     Attributes
     ----------
     path : Path
+        The file.
     protocol, sizes : str
         Name of the traced protocol, and the traced sizes.
     schedules : tuple of str
@@ -47,10 +48,7 @@ class Certificate:
     def load(cls, path: str | Path) -> Certificate:
         """The certificate in a file, not checked yet.
 
-        Raises
-        ------
-        ConfigurationError
-            If the file is no certificate of this version.
+        ConfigurationError if the file is no certificate of this version.
         """
         read = read_certificate(path)
         try:
@@ -95,7 +93,7 @@ class Certificate:
         """Reason for refusal by coalition, in words; None if the proof holds.
 
         The protocol is traced again, under all schedules, and each step is applied, without search.
-        This runs the protocol's code, which must be installed.
+        This runs the protocol's code, which must be installed. Errors are those of `load`.
         """
         return {who(one): why for one, why in check_certificate(self.path).items()}
 

@@ -79,7 +79,9 @@ class Traced:
     protocol : str
         Name of the protocol.
     options : mapping
+        Options of the protocol.
     parties, rows : int
+        Numbers of clients and of training rows.
     seed : int
         Seed of the public choices, such as batches.
     """
@@ -328,6 +330,7 @@ def prove_protocol(
     Parameters
     ----------
     traced : Traced
+        Protocol, options and sizes.
     conditions : Conditions
         Conditions to use instead of its schedules. A check accepts the certificate if the trace
         equals that of the undisturbed schedule.

@@ -47,7 +47,9 @@ def share_with_proof(
     Parameters
     ----------
     owner : Participant
+        Party that shares.
     own : Dealing
+        Dealing, with its dealer, kind, step and form.
     value : Element
         (K, rows, columns); a model (rows, columns).
     start : Secret (32,) uint8, optional
@@ -84,12 +86,18 @@ def check_shared(
     Parameters
     ----------
     holder : Participant
+        Party that received the shares.
     dealing_of : callable
         Function from an owner and the shape of its share to the dealing.
     received : mapping of int to tuple
         Share and its `PARTS` by owner.
     what : str
         Name of method and kind, for errors.
+
+    Raises
+    ------
+    ProtocolError
+        For a share without a proof; other errors are those of `checked`.
     """
     shares = {}
     for n, payload in received.items():

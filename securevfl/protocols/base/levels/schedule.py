@@ -54,8 +54,9 @@ def told_posts(parties: int, prss: Prss | None) -> list[Post]:
     Parameters
     ----------
     parties : int
+        Number N of clients.
     prss : Prss, optional
-        Keys of masks, at level active.
+        Keys of masks, at level active; None if no keys are tagged.
     """
     drawn = [0 if prss is None else len(prss.dealt(i)) for i in range(parties)]
     dealers = [i for i, number in enumerate(drawn) if number]

@@ -163,6 +163,7 @@ def decode_signed(
     chain : Secret (32,) uint8
         Hash chain of the server.
     uploads : mapping of int to tuple
+        Received payloads by party: label, upload, signature.
     shape : (int, int)
         |B|, h.
 
@@ -171,6 +172,7 @@ def decode_signed(
     CorruptResultsError
         If there are more wrong uploads than can be attributed correctly.
     NotEnoughResultsError
+        If fewer than R uploads are signed and have the right form.
     """
     form = [(Secret, (DIGEST,)), (Element, shape), (Bytes, ())]
     formed = {
