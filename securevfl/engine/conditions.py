@@ -255,7 +255,7 @@ def paper(
     slow : float
         Fraction of the clients that are stragglers, in [0, 1].
     fast_mean, slow_base, slow_step : float
-        Means in seconds.
+        Mean delay of the other clients; mean of the i-th straggler, base + i step; in seconds.
     bandwidth : float or None
         Bits per second of each uplink; 300 Mbit/s in the paper.
     compute, seconds_per_multiply_add
@@ -263,7 +263,12 @@ def paper(
     log_base : {"2", "e"}
         Base of the logarithm above.
     share_factor : float, optional
-        Factor that replaces log(N)^2 / |B|.
+        Factor that replaces log(N)^2 / |B|; refused together with `log_base` "e".
+
+    Raises
+    ------
+    ConfigurationError
+        For values out of range, or that exclude each other.
     """
     if not 0 <= slow <= 1:
         raise ConfigurationError(f"conditions: the slow fraction {slow} must lie in [0, 1]")
@@ -318,7 +323,7 @@ def slow_set(
     fast_mean, slow_mean : float
         Means of the two kinds' exponential delays in seconds.
     bandwidth, compute, seconds_per_multiply_add, log_base, share_factor
-        As in `paper`.
+        As in `paper`, and so are errors.
     """
     wrong = [n for n in slow_parties if type(n) is not int or not 0 <= n < parties]
     if wrong or len(set(slow_parties)) != len(slow_parties):

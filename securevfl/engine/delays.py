@@ -106,14 +106,16 @@ class Delay:
 class Trace:
     """Measured delays of one party, replayed round by round.
 
-    Every activity of a round has the same value, independent of the seed.
+    Every activity of a round has the same value, independent of the seed. ConfigurationError for
+    other numbers, and for none.
 
     Parameters
     ----------
     recorded : tuple of float
         Seconds of round 1, 2, ..., each finite and at least 0.
     end : {"wrap", "refuse"}
-        Beyond the last recorded round: start again from the first, or stop the run.
+        Behaviour beyond the last recorded round: "wrap" starts again from the first, "refuse" stops
+        the run.
     """
 
     recorded: tuple[float, ...]

@@ -36,6 +36,8 @@ def called(entity: int | Link) -> str:
 class Chain:
     """Two-state Markov chain (up, down) with rates a round.
 
+    ConfigurationError for a rate outside [0, 1].
+
     Parameters
     ----------
     fault : float
@@ -57,12 +59,14 @@ class Chain:
 class Outage:
     """A scripted outage: one party or link is down for some rounds or seconds.
 
+    ConfigurationError for a malformed entity or span.
+
     Parameters
     ----------
     entity : int or (int, int)
         A party (the server is -1), or the two ends of a link.
     rounds : (int, int), optional
-        Down from the first of these rounds on, up again at the second.
+        Span of rounds: down from the first of them on, up again at the second.
     seconds : (float, float), optional
         The same in virtual time. Exactly one of the two is given; the end may be infinite.
     one_way : bool
@@ -120,16 +124,20 @@ class Outage:
 class Faults:
     """Faults of a run, before they are bound to its parties.
 
+    ConfigurationError for numbers out of range.
+
     Parameters
     ----------
     chains : mapping
         Chain of each role ("client", "server", or another of the protocol) and of "link".
+    outages : tuple of Outage
+        Scripted outages.
     tick : float
         Virtual seconds after which the chains advance by a round, while a party is down and no
         message was sent, or after a resent message was lost on a link again. Without it a run that
         waits for a party or link would wait for ever.
     name : str
-        Shown in summaries.
+        Name in summaries.
     first : int
         First round in which chains apply, at least 1; before it all entities are up. The server's
         round 1 may begin while clients still set up.
@@ -196,8 +204,12 @@ class Faults:
 class Schedule:
     """The state of every party and link in every round, for one seed.
 
+    ConfigurationError as for `Faults.bind`.
+
     Parameters
     ----------
+    faults : Faults
+        Chains and scripted outages.
     roles : mapping
         Numbers of the parties of each role; for a party with several roles the last one with a
         chain counts.
@@ -379,10 +391,8 @@ def load_faults(source: str | Path | Mapping[str, object] | Faults | None) -> Fa
 
     ::
 
-        tick = 1.0                      # default 1.0: while a party is down and nothing is sent,
-        each
-                                        # such span of virtual seconds counts as a round of the
-                                        chains
+        tick = 1.0                      # default 1.0: virtual seconds that count as a round of the
+                                        # chains, while a party is down and nothing is sent
         first = 2                       # first round in which chains apply; default 1
         backward = true                 # a second draw in each round, for answers; default false
         [client]                        # a role: the chain of each of its parties

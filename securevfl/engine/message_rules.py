@@ -23,6 +23,8 @@ class Route:
 
     Attributes
     ----------
+    kind : str
+        Kind of the message.
     sender, receiver : str
         Names of the roles, for error messages.
     senders : frozenset of int

@@ -170,11 +170,17 @@ class Party:
         kind : str
             Kind of message, up to 255 bytes.
         payload : payload of `securevfl.engine.wire`
+            Content.
         round : int, optional
             Round of the message; by default the current one.
         after : float
             Seconds, at least 0, by which its departure is delayed; later messages do not wait for
             it.
+
+        Raises
+        ------
+        UndeclaredMessageError, WireError, ValueError
+            For a message that the protocol did not declare, another payload, and another `after`.
         """
         if not 0 <= after < math.inf:
             raise ValueError(f"send: after = {after} s must be finite and at least 0")
@@ -246,6 +252,11 @@ class Party:
         groups : tuple of tuple of int
             Groups of senders. The wait then continues until complete groups have `count` members;
             other payloads that arrived are returned as well.
+
+        Raises
+        ------
+        ValueError
+            If so many senders do not exist, or the round is below 0.
         """
         asked = frozenset(self.peers if senders is None else senders)
         wanted = len(asked) if count is None else count

@@ -19,6 +19,8 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
 
     Parameters
     ----------
+    party : Party
+        Party at a safe point.
     waits : int
         Number of waits that the party has begun.
     time : int

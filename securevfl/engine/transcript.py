@@ -354,8 +354,10 @@ class Transcript:
 
         Parameters
         ----------
+        state : mapping
+            Result of `state`; CheckpointError for other columns.
         folder : Path, optional
-            Folder of the run; that of the state, if rows had left memory.
+            Folder of the run; needed if rows had left memory.
         """
         made = cls(folder=folder)
         kinds, columns = state["kinds"], state["columns"]

@@ -147,8 +147,10 @@ def encode(value: object, modulus: int | None = None) -> bytes:
 
     Parameters
     ----------
+    value : payload
+        None, numbers, texts, bytes, arrays, declared dataclasses, and lists, tuples and mappings.
     modulus : int, optional
-        p, where all arrays of the dtype of F_p hold its elements; they are packed.
+        Prime p, where all arrays of the dtype of F_p hold its elements; they are packed.
     """
     out = bytearray()
     _encode(value, out, 0, modulus)
@@ -182,6 +184,7 @@ def decode(data: bytes | memoryview, modulus: int | None = None) -> Any:
     Parameters
     ----------
     data : bytes or memoryview
+        Result of `encode`.
     modulus : int, optional
         As for `encode`. If given, arrays with the dtype of F_p must be packed; otherwise none may
         be.
@@ -202,6 +205,7 @@ def decode_each(parts: Sequence[bytes], modulus: int | None = None) -> list[Any]
     """``[decode(part, modulus) for part in parts]``, in one pass if possible.
 
     Small arrays of field elements of one shape are unpacked together, and are rows of one array.
+    WireError as of `decode`.
     """
     first = parts[0] if len(parts) > 1 else b""
     if modulus is None or first[:1] != b"P" or not 2 < len(first) <= _TOGETHER:

@@ -51,7 +51,7 @@ class RelayAddress:
     def parse(cls, text: str) -> RelayAddress:
         """Relay address from its text ``host:port#fingerprint`` (inverse of `str`).
 
-        Raises ConfigurationError.
+        ConfigurationError for a text of another form.
         """
         place, _, fingerprint = text.partition("#")
         host, _, port = place.rpartition(":")

@@ -37,6 +37,8 @@ class PartyAssignment:
         Creates a party from its number and secrets, with its own data, on the party's node.
     protocol, run_id : str
         Names bound into the keys of every link.
+    parties : tuple of int
+        Numbers of all parties.
     seed : int
         Seed of the run's public choices.
     conditions : Conditions
@@ -89,7 +91,7 @@ class PartyAssignment:
     def use_session(self, index: int, store: CheckpointStore | None) -> None:
         """Record at a party's node that it uses the manifest's session; refuse a used one.
 
-        Raises ConfigurationError.
+        ConfigurationError if another run used it, or the list of used sessions is unusable.
         """
         run = self.start if store is None else store.run_token()
         used = list_beside(self._key_file(index))
@@ -98,7 +100,8 @@ class PartyAssignment:
     def check(self) -> None:
         """Refuse a manifest that is not signed by all or names another session.
 
-        Raises SealError, ConfigurationError.
+        SealError for missing signatures; ConfigurationError for another protocol, other parties or
+        points, and without `keys`.
         """
         manifest = self.manifest
         if manifest is None:
@@ -220,7 +223,7 @@ def begun_secrets(store: CheckpointStore | None, index: int, *, restored: bool) 
 
     A fresh start draws new entropy even if an earlier attempt left some. With the old entropy, its
     first models would equal those of that attempt, and two sums of the same models over different
-    clients reveal their difference.
+    clients reveal their difference. RunError if entropy for a return is missing.
     """
     if not restored:
         secrets = OwnEntropy.draw(index)

@@ -199,7 +199,7 @@ def read_public(path: Path) -> bytes:
 def read_public_keys(path: Path) -> tuple[bytes, bytes | None]:
     """Public keys of a ``.pub`` file: of the identity, and of the relay key if present.
 
-    Raises ConfigurationError.
+    ConfigurationError if the file cannot be read, or has other content.
     """
     try:
         found = [bytes.fromhex(line) for line in path.read_text().split()]
@@ -237,12 +237,18 @@ class ManifestEntry:
 class Manifest:
     """List of a session's parties, valid once all of them have signed it.
 
+    ConfigurationError for entries or names that cannot be those of a session.
+
     Attributes
     ----------
     session : str
         A name that each party uses in one run (`securevfl.engine.security.used_sessions`).
+    protocol : str
+        Name of the protocol.
     entries : mapping of int to ManifestEntry
-        By party number; the server is -1.
+        Entries by party number; the server is -1.
+    signatures : mapping of int to bytes
+        Signatures by party number, as far as there are any; `check` verifies them.
     terms : mapping
         Further terms, as tables of a TOML file; their hash is signed. Empty if a driver starts the
         run.

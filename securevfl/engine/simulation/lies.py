@@ -20,6 +20,7 @@ def replaced(payload: object, stream: np.random.Generator, modulus: int | None) 
     payload : payload of `securevfl.engine.wire`
         Arrays, and tuples and lists of them.
     stream : Generator
+        Source of the numbers.
     modulus : int or None
         p, if unsigned arrays hold elements of F_p.
     """

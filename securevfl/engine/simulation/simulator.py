@@ -80,11 +80,13 @@ class Simulation:
     conditions : Conditions
         Delays, bandwidth and compute mode.
     transcript : Transcript, optional
+        List to which messages are added; by default a new one without payloads.
     observer : Observer, optional
+        Observer that is given each recorded event.
     patience : float
         Stall timeout: virtual seconds without a recorded event after which the run has stalled.
     copying : bool
-        Encode and decode every payload, as between separate processes; for tests of protocols.
+        Whether every payload is encoded and decoded, as between processes; for tests of protocols.
     sealing : Sealing, optional
         Encryption of every payload between two parties; payloads are then bytes until they arrive.
     faults : Schedule, optional
