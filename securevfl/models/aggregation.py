@@ -41,6 +41,7 @@ class Aggregation(ABC):
         stack : ndarray, (N, rows, h), floating
             Embeddings H_n; zero where a client is absent.
         present : ndarray, (N, rows), bool
+            Whether a client has an embedding of a row.
 
         Returns
         -------
@@ -204,7 +205,7 @@ def make_aggregation(name: str, parties: int) -> Aggregation:
 
 
 def gather(embeddings: Mapping[int, np.ndarray], parties: int) -> tuple[np.ndarray, np.ndarray]:
-    """Embeddings of some clients, at least one, in the form for `Aggregation.combine`.
+    """Embeddings (rows, h) of some of `parties` clients, in the form for `Aggregation.combine`.
 
     Returns
     -------

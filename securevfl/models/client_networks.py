@@ -60,7 +60,7 @@ class TorchNetwork:
     Parameters
     ----------
     module : nn.Module
-        Maps (rows, d) to (rows, h); rows must not influence each other.
+        Module from (rows, d) to (rows, h); rows must not influence each other.
     operations : int
         Multiply-adds of a forward pass per row.
     optimizer : dict
@@ -102,7 +102,9 @@ class TorchNetwork:
         Parameters
         ----------
         features : ndarray, (rows, d), float32
+            Columns of the rows.
         gradient : ndarray, (rows, h), float32
+            dL/dH of this client.
         """
 
         self.optimizer.zero_grad()
@@ -226,12 +228,13 @@ def make_client_network(
     Parameters
     ----------
     kind : {"pn", "mlp", "encoder", "leaky_encoder", "cnn", "strided_cnn"}
+        Architecture; "pn" is the polynomial network.
     features, width, depth : int
         Number d of columns, width h of an embedding, and depth D.
     image_shape : (channels, height, width) or None
         Shape of the client's strip of an image; required by convolutional networks.
     stream : numpy Generator
-        Draws the initial weights; torch's global state is not touched.
+        Source of the initial weights; torch's global state is not touched.
     optimizer : dict
         Arguments of `securevfl.models.optimizers.make_optimizer`.
     bound : float or None
@@ -252,7 +255,7 @@ def make_client_network(
     ------
     ConfigurationError
         If a convolutional network has no image, category codes or `layers` are used with a kind
-        other than "mlp", or an encoder has another depth than 2.
+        other than "mlp", an encoder has another depth than 2, or `own` names no usable network.
     """
     options: dict[str, Any] = {"optimizer": optimizer, "bound": bound, "device": device}
     if own:

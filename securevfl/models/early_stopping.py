@@ -18,6 +18,7 @@ class EarlyStopping:
     Parameters
     ----------
     models : sequence of Centre and ClientNetwork
+        Networks of which the best weights are stored.
     patience : int
         Number of epochs without a lower loss after which training ends, at least 1.
 

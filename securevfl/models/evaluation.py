@@ -62,8 +62,11 @@ def evaluation(
     ----------
     task : {"binary", "multiclass", "regression"}
     scores : ndarray, (rows, 1) of two classes or (rows, C)
+        Raw scores.
     labels : ndarray of int, (rows,)
+        Class numbers.
     classes : sequence of str
+        Names of the classes in order.
 
     Returns
     -------

@@ -61,9 +61,11 @@ class Scheme(ABC):
         Parameters
         ----------
         secret : bytes
-        ciphertexts
+            Secret key of the scheme.
+        ciphertexts : object
             The received ciphertexts.
         values : ndarray, int64, flat
+            Values that they should hold.
         summands : int
             Number of encryptions of which they are the sum.
 

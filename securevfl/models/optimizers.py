@@ -27,8 +27,8 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """SGD with momentum, or Adam (which ignores `momentum`); step it with `take_step`.
 
-    With `decay_steps` > 0 the learning rate decreases linearly from `lr` to 0 over this number of
-    steps.
+    `parameters` are tensors that are trained, and `name` is "sgd" or "adam". With `decay_steps` > 0
+    the learning rate decreases linearly from `lr` to 0 over this number of steps.
 
     Raises
     ------

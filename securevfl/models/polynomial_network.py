@@ -61,12 +61,12 @@ class PolynomialNetwork:
     degree : int
         Degree D, at least 1: the highest power of the columns (the paper's number of layers).
     stream : numpy Generator
-        Draws the initial weights, uniform in +-1/sqrt(d D) as torch's Linear does; the biases
+        Source of the initial weights, uniform in +-1/sqrt(d D) as torch's Linear does; the biases
         start at zero. (The paper does not state its initialisation; this is ours.)
     optimizer : dict
         Arguments of `securevfl.models.optimizers.make_optimizer`.
     bound : float or None
-        Every weight is clipped to [-bound, bound] after each update.
+        Bound to which every weight is clipped after each update; None for no clipping.
 
     Attributes
     ----------

@@ -16,6 +16,7 @@ def decided(task: str, classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
     classes : ndarray, (C,)
         Classes in order, in the user's type, which the result has.
     scores : ndarray, (rows, 1) of two classes or a regression, or (rows, C)
+        Raw scores.
     """
     if task == "regression":
         return scores.reshape(-1)

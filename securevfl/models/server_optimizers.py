@@ -79,13 +79,13 @@ class Adaptive(ServerOptimizer):
     Parameters
     ----------
     lr : float
-        eta_s, positive.
+        Learning rate eta_s, positive.
     beta1, beta2 : float
-        In [0, 1).
+        Decay rates of the moments, in [0, 1).
     tau : float
         Bound on the adaptivity, positive.
     rounds : int
-        R, which Demon's decay needs.
+        Number R of rounds, which Demon's decay needs.
     """
 
     def __init__(self, *, lr: float, beta1: float, beta2: float, tau: float, rounds: int) -> None:

@@ -35,16 +35,16 @@ class Batches:
     Parameters
     ----------
     rows : int
-        True rows M, at least 1.
+        Number M of true rows, at least 1.
     segments : int
         Number K of segments, at least 1.
     size : int
-        Samples wanted per batch; |B| = max(1, size // K) coded rows, at most ceil(M/K).
+        Number of samples wanted per batch; |B| = max(1, size // K) coded rows, at most ceil(M/K).
     stream : callable
-        ``stream(name, *keys)`` gives a numpy Generator.
+        Function ``stream(name, *keys)`` that returns a numpy Generator.
     short : bool
-        Allow fewer rows than segments, as of a single row that is to be predicted: the segments
-        that get none are padding.
+        Whether fewer rows than segments are allowed, as of a single row that is to be predicted:
+        the segments that get none are padding. Otherwise they are a ConfigurationError.
     """
 
     def __init__(
@@ -335,7 +335,7 @@ def row_weights(
     Parameters
     ----------
     weights : "none", "balanced", or sequence of float
-        A number for each class is taken as it is: they are not divided by their mean.
+        Kind of weights, or a number for each class, which is not divided by the numbers' mean.
     labels : ndarray, (M,)
         Class numbers of all rows that the server has.
     classes : int

@@ -16,7 +16,7 @@ class LastEmbeddings:
     parties : int
         Number N of parties.
     rows : int
-        M; 0 to keep nothing at all.
+        Number M of rows; 0 to keep nothing at all.
     width : int
         Width h of an embedding.
 

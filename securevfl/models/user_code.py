@@ -141,14 +141,15 @@ def own_network(
     what : str
         The option, for messages.
     inputs, outputs : int
-        Widths of what it takes in and gives.
+        Widths of the module's input and output.
     seed : int or numpy Generator
-        Draws the initial weights; torch's global state is not touched.
+        Source of the initial weights; torch's global state is not touched.
 
     Raises
     ------
     ConfigurationError
-        When it makes no module, one of other widths, or one without trained weights.
+        When nothing has that name, or it makes no module, one of other widths, or one without
+        trained weights.
     """
     from torch import nn
 

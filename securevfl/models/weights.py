@@ -114,10 +114,7 @@ def penalty(model: Any) -> float:
 def refuse_running_statistics(name: str, centre: str, network: torch.nn.Module) -> None:
     """Refuse a server model with state besides weights, such as running batch means.
 
-    Raises
-    ------
-    ConfigurationError
-        It would stay behind where weights or gradients are sent.
+    ConfigurationError, because such state would stay behind where weights or gradients are sent.
     """
     if next(iter(network.buffers()), None) is not None:
         raise ConfigurationError(

@@ -97,6 +97,8 @@ def choose_bits(
     ------
     WouldOverflowError
         If no field is large enough.
+    ConfigurationError
+        If `accuracy_bits` is out of range.
     """
     if not 1 <= accuracy_bits <= DATA_BITS:
         raise ConfigurationError(

@@ -49,8 +49,11 @@ class Forecast:
     parties, privacy, rounds : int
         N, T and the requested number of server steps; each choice has the actual number.
     shape : Shape
+        Sizes of the data.
     conditions : str
+        Name of the conditions.
     bits : Bits
+        Field and fractional bits.
     choices : tuple of Choice
         All feasible K in order, or the requested one.
     best : Choice
@@ -136,7 +139,7 @@ def plan(
     WouldOverflowError
         If no field is large enough for the bits.
     ConfigurationError
-        If no K is feasible, or a size is out of range.
+        If no K is feasible, a size is out of range, or the protocol has no forecast.
 
     Examples
     --------

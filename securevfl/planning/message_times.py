@@ -67,6 +67,12 @@ def expected_times(
 
     Parameters
     ----------
+    outline : Outline
+        Planned messages of the run.
+    parties : int
+        Number N of clients, with helpers.
+    sealed : bool
+        Whether links are encrypted.
     seed : int
         Seed of the simulation; its streams are independent of a run's.
     """

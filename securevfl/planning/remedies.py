@@ -40,7 +40,7 @@ class Remedy:
         Number of tolerated stragglers.
     round_seconds, total_seconds : float
     bytes : int
-        Sent by all parties in the whole run.
+        Bytes that all parties send in the whole run.
     client_memory : int
     helpers : int
         Number of helpers, parties without columns, that it adds.

@@ -77,7 +77,8 @@ def write_report(
     Raises
     ------
     ConfigurationError
-        If a folder has no finished run, or the page cannot be written there.
+        If a folder has no finished run, the page cannot be written there, or a package of the extra
+        ``report`` is missing.
     DataError
         If a file of a run is damaged.
     """

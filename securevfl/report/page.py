@@ -42,7 +42,7 @@ def render(records: Sequence[Record]) -> str:
     Parameters
     ----------
     records : sequence of Record
-        With labels that differ.
+        Runs, with labels that differ.
     """
     from securevfl._version import __version__
 

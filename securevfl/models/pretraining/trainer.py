@@ -101,9 +101,7 @@ def pretraining_optimizer(config: Any) -> dict[str, Any]:
 def check_rows(protocol: str, party: str, rows: int) -> None:
     """Refuse pre-training on fewer than two rows, whose views are compared.
 
-    Raises
-    ------
-    ConfigurationError
+    ConfigurationError names the `protocol` and the `party`.
     """
     if rows < 2:
         raise ConfigurationError(
@@ -172,12 +170,14 @@ def supervise(
 ) -> float:
     """Train a bottom and a server model on one party's labelled rows.
 
-    Returns the mean loss of the last epoch.
+    Returns the mean loss of the last epoch. RunError when a loss is not finite.
 
     Parameters
     ----------
     features : ndarray, (M, d)
+        Columns of the rows.
     labels : ndarray, (M,)
+        Class numbers, or real targets.
     held : HeldOut, optional
         Held-out rows, which may end training early and select the final weights.
     """
@@ -211,7 +211,7 @@ def self_supervise(
 ) -> float:
     """Train a network and an objective's heads on one party's rows.
 
-    Returns the mean loss of the last epoch.
+    Returns the mean loss of the last epoch. RunError when a loss is not finite.
 
     Parameters
     ----------
@@ -237,8 +237,9 @@ class Pretraining:
     Parameters
     ----------
     config : PretrainingOptions
+        Options of pre-training.
     encoder : ClientNetwork
-        With an optimiser of its own.
+        Network to be trained, with an optimiser of its own.
     alone : ndarray, (m, d), optional
         Unaligned rows of the party.
     means : Centre or Objective
