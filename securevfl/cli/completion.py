@@ -66,7 +66,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("plan --rows 60000 --features 784 --parties 28", "Plan before the data are here."),
     ),
     "verify": (
-        ("verify {default}", "Show every claim with its verdict and evidence."),
+        ("verify {default}", "Show the verdict on each coalition."),
         ("verify {default} --plain --json", "Test the paper's own evaluation, and print JSON."),
     ),
     "check": (("check certificate.json", "Written by verify --certificate."),),

@@ -45,8 +45,9 @@ _HELP = (
     "Prove the privacy claims of a protocol, or of a run. `verify PROTOCOL --help` lists "
     "its options."
     "\n\nA small run is traced, and the view of every coalition is proved from what the claim "
-    "gives it; another process checks the certificate. `verify RUN` takes data and options from "
-    "the folder of a run, and writes verify.json there, where `report` finds it."
+    "gives it; another process checks the certificate. Verdicts are on coalitions; with --data, "
+    "--party, --plain or --out, and of a run, they are on claims. `verify RUN` takes data and "
+    "options from the folder of a run, and writes verify.json there, where `report` finds it."
 )
 
 
