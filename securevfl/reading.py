@@ -103,6 +103,7 @@ def read_pieces(
     columns : mapping of str to str
         Type codes by name.
     rows : int
+        Number of rows.
 
     Raises
     ------

@@ -29,6 +29,7 @@ class EqualSums:
     Attributes
     ----------
     rows, other : ndarray, (M, d), float64
+        The first table, and the other one.
     first, second : ndarray, (equations,), float64
         All sums of the run with each table.
     free : int

@@ -56,6 +56,7 @@ class Log:
     Attributes
     ----------
     calls : list of Call
+        Calls in their order.
     keys : list of bytes
         Bytes from the operating system, in the order of the calls.
     """

@@ -95,6 +95,7 @@ class CodedRun:
     transcript : Transcript
         Transcript with payloads.
     tapes : mapping of int to Tape
+        Secret randomness by party.
     models : mapping
         W-bar by client and round.
     data : mapping
@@ -260,6 +261,7 @@ def run_factory(
     ----------
     protocol : type of Protocol
     features : sequence of ndarray, (M, d_n)
+        Columns of each client.
     models, conditions
         As for `RunFactory`.
     **options

@@ -21,6 +21,7 @@ class RecordedMessage:
     Attributes
     ----------
     key : MessageKey
+        Kind, sender, receiver and round.
     content : bytes
         The encoded payload.
     """

@@ -20,11 +20,13 @@ class Outcome:
     Attributes
     ----------
     test : str
+        Name of the test.
     p_value : float
         Probability of evidence at least as strong where nothing leaks.
     level : float
         Probability with which the test accuses where nothing leaks: it does for smaller `p_value`.
     detail : str
+        Description of the samples.
     """
 
     test: str

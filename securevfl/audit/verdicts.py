@@ -59,7 +59,9 @@ class ClaimVerdict:
     ----------
     claim : Claim
     verdict : Verdict
+        Verdict on the claim.
     evidence : tuple of Evidence
+        Evidence for and against the claim.
     failure_probability : float or None
         For VIOLATED: probability of such evidence if the claim holds. None if no chance is
         involved.
@@ -113,6 +115,7 @@ class Leakage:
     Attributes
     ----------
     who, what, evidence : str
+        Role that learns it, content, and how it is known.
     """
 
     who: str
@@ -127,10 +130,13 @@ class Report:
     Attributes
     ----------
     protocol : str
+        Name of the protocol.
     parameters : mapping
         N, K, T, p and other parameters on which the verdicts depend.
     claims : tuple of ClaimVerdict
+        Verdicts on the claims.
     shown : tuple of Leakage
+        Content that roles learn outside any claim.
     not_covered : tuple of str
         Matters that no verdict covers.
     ran : tuple of str

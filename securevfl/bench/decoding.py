@@ -36,6 +36,7 @@ class Cell:
     tolerated : int
         N - 2(K+T-1) - 1, the theorem's limit; if negative, the code itself is refused.
     outcome : {"exact", "refused", "wrong"}
+        Result of decoding.
     """
 
     N: int

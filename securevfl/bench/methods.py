@@ -74,6 +74,7 @@ class MethodTable:
     folder : Path
         Folder for the runs, one subfolder per data set; finished runs are not repeated.
     seeds : sequence of int
+        Seeds of the runs.
     until : float
         Virtual seconds at which a run ends.
     conditions : str
@@ -145,10 +146,7 @@ class MethodTable:
     def check(self) -> dict[tuple[str, str], str]:
         """Cells that cannot be run, with reasons; `run` leaves them out.
 
-        Raises
-        ------
-        ConfigurationError
-            Where no cell can be run.
+        ConfigurationError where no cell can be run.
         """
         for data in self.data:
             firsts = [self._jobs[data, variant][0] for variant in self.variants]

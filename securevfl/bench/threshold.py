@@ -343,10 +343,7 @@ def cases(
 ) -> list[Case]:
     """Cases to run: every method in every setting with every kind of trouble.
 
-    Raises
-    ------
-    ConfigurationError
-        For a kind that does not exist.
+    ConfigurationError for a kind that does not exist.
     """
     for kind in kinds:
         if kind not in KINDS:

@@ -30,6 +30,7 @@ class Setting:
     Attributes
     ----------
     label : str
+        Name of the setting, as it was given.
     source : str or mapping
         Argument of `securevfl.engine.conditions_file.load_conditions`.
     """
@@ -54,12 +55,7 @@ def parse_law(text: str) -> Setting:
     NAME is a law of `securevfl.engine.delays.Delay`, "constant", "uplinks", or a name of
     conditions, those of installed packages included. A bare number is the shape of a law that has
     one, else its mean in seconds, or bit/s of "uplinks". ``mean`` and all keys of conditions may
-    follow.
-
-    Raises
-    ------
-    ConfigurationError
-        For an unknown name, or a part that is no ``key=value``.
+    follow. ConfigurationError for an unknown name, or a part that is no ``key=value``.
     """
     name, _, rest = text.partition(":")
     laws = [*DISTRIBUTIONS, "constant", "uplinks"]

@@ -82,10 +82,7 @@ def most_cohorts(parties: int, privacy: int) -> int:
 def cohorts_of(method: str, number: int, parties: int, privacy: int) -> Cohorts:
     """Divide clients into a number of cohorts of neighbours, of nearly equal sizes; 0: none.
 
-    Raises
-    ------
-    PrivacyError
-        If a cohort would have fewer than T + 2 clients.
+    PrivacyError if a cohort would have fewer than T + 2 clients.
     """
     most = most_cohorts(parties, privacy)
     if number > most:

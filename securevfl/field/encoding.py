@@ -25,10 +25,7 @@ _PIECE = 128  # Bytes of columns in a tile of the streams.
 def apply(left: PreparedMatrix, blocks: Sequence[Array], out: Array, threads: int) -> bool:
     """Write the product of `left` with stacked blocks of rows; see dispatch.PreparedMatrix.
 
-    Raises
-    ------
-    FieldError
-        Where the sizes do not fit: kernels would read and write past the arrays.
+    FieldError where the sizes do not fit: kernels would read and write past the arrays.
     """
     terms = sum(len(block) for block in blocks)
     if (left.rows, left.inner) != (len(out), terms):

@@ -24,10 +24,7 @@ Array = NDArray[Any]
 def honest(field: PrimeField, points: Array, rows: Array, R: int) -> Array:
     """Mask of the rows (n, L) whose values at `points` lie on one polynomial of R terms.
 
-    Raises
-    ------
-    CorruptResultsError
-        If more rows are wrong than can be located.
+    CorruptResultsError if more rows are wrong than can be located.
     """
     # A wrong row is wrong in all projections but with probability 2/p, so that L columns need no
     # decoder each. The weights must be unknown to the author of a row when it is sent: else an

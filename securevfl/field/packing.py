@@ -55,6 +55,7 @@ def pack(elements: Array, modulus: int) -> Array:
     Parameters
     ----------
     elements : ndarray, any shape, uint32 for p < 2^32, else uint64
+        Elements in [0, p).
     modulus : int
         Prime p, below 2^62.
 

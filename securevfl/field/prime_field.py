@@ -90,10 +90,8 @@ class PrimeField:
     def elements(self, values: ArrayLike, name: str = "elements") -> Array:
         """The values as an array of `dtype`, checked to lie in [0, p).
 
-        Raises
-        ------
-        FieldError
-            If the dtype is signed or floating, or a value is outside; the message names the index.
+        FieldError if the dtype is signed or floating, or a value is outside; the message names the
+        index.
         """
         return as_elements(values, self.modulus, self.dtype, name)
 
@@ -154,10 +152,7 @@ class PrimeField:
     def from_galois(self, array: Any) -> Array:
         """Return an array of `galois.GF(p)` as plain elements of `dtype`.
 
-        Raises
-        ------
-        FieldError
-            If it is no galois array, or one of another field.
+        FieldError if it is no galois array, or one of another field.
         """
         if not hasattr(type(array), "order"):
             raise FieldError(
@@ -363,10 +358,7 @@ class PrimeField:
     def solve(self, a: ArrayLike, b: ArrayLike) -> Array:
         """Return x with a x = b for a square `a` (n, n) and `b` of shape (n,) or (n, m).
 
-        Raises
-        ------
-        FieldError
-            If `a` is singular, the shapes do not fit, or a number is no element.
+        FieldError if `a` is singular, the shapes do not fit, or a number is no element.
         """
         x = self._square(a, "PrimeField.solve")
         y = self.elements(b, "PrimeField.solve b")

@@ -342,12 +342,8 @@ class Prss:
     def add(self, party: int, result: Array, rho: Array) -> Array:
         """Masked result: result + P(alpha) rho, for a party's mask value rho.
 
-        It is the product of the row (1, P(alpha)) with the two, in one pass over them.
-
-        Raises
-        ------
-        FieldError
-            Where a number is no element.
+        It is the product of the row (1, P(alpha)) with the two, in one pass over them. FieldError
+        where a number is no element.
         """
         field = self.code.field
         rows = [np.ascontiguousarray(each, field.dtype).reshape(1, -1) for each in (result, rho)]

@@ -194,10 +194,7 @@ AGGREGATIONS: dict[str, type[Aggregation]] = {
 def make_aggregation(name: str, parties: int) -> Aggregation:
     """Aggregation rule by its name.
 
-    Raises
-    ------
-    UnknownNameError
-        If no rule has that name.
+    UnknownNameError if no rule has that name.
     """
     if name not in AGGREGATIONS:
         raise UnknownNameError("aggregation", name, AGGREGATIONS)

@@ -61,6 +61,7 @@ def evaluation(
     Parameters
     ----------
     task : {"binary", "multiclass", "regression"}
+        Learning task of the labels.
     scores : ndarray, (rows, 1) of two classes or (rows, C)
         Raw scores.
     labels : ndarray of int, (rows,)

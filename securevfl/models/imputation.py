@@ -53,6 +53,7 @@ class Imputation(ABC):
         places : ndarray, (rows,)
             Row numbers; -1 for padding.
         round : int
+            Number of the round.
         """
 
     @abstractmethod
@@ -218,10 +219,7 @@ IMPUTATIONS: dict[str, type[Imputation]] = {
 def make_imputation(name: str, parties: int, rows: int, width: int) -> Imputation:
     """Imputation rule by its name.
 
-    Raises
-    ------
-    UnknownNameError
-        When no rule has that name.
+    UnknownNameError when no rule has that name.
     """
     if name not in IMPUTATIONS:
         raise UnknownNameError("imputation", name, IMPUTATIONS)

@@ -219,10 +219,7 @@ def make_centre(
 ) -> nn.Module:
     """Central network by name, initialised from `seed` without touching torch's global state.
 
-    Raises
-    ------
-    UnknownNameError
-        If no server model has that name.
+    UnknownNameError if no server model has that name.
     """
     if name not in CENTRES:
         raise UnknownNameError("central network", name, CENTRES)

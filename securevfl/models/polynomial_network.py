@@ -28,6 +28,7 @@ def expand(features: np.ndarray, degree: int) -> np.ndarray:
     Parameters
     ----------
     features : ndarray, (rows, d), floating
+        Columns of the rows.
     degree : int
         Highest power D, at least 1.
 
@@ -126,6 +127,7 @@ class PolynomialNetwork:
         Parameters
         ----------
         features : ndarray, (rows, d), float32
+            Columns of the rows.
         gradient : ndarray, (rows, h), float32
             dL/dH of this client.
         """

@@ -28,6 +28,7 @@ def quality(
     Parameters
     ----------
     task : {"binary", "multiclass", "regression"}
+        Learning task of the labels.
     scores : ndarray, (rows, 1) of two classes or (rows, C)
         Raw scores, which `probabilities` converts.
     labels, train_labels : ndarray of int

@@ -13,6 +13,7 @@ def decided(task: str, classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     task : {"binary", "multiclass", "regression"}
+        Learning task of the labels.
     classes : ndarray, (C,)
         Classes in order, in the user's type, which the result has.
     scores : ndarray, (rows, 1) of two classes or a regression, or (rows, C)
@@ -28,10 +29,7 @@ def decided(task: str, classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
 def probabilities(task: str, scores: np.ndarray) -> np.ndarray:
     """Softmax of raw scores, or the logistic function for two classes, (rows, C) float64.
 
-    Raises
-    ------
-    ConfigurationError
-        For a regression, which has no classes.
+    ConfigurationError for a regression, which has no classes.
     """
     exact = scores.astype(np.float64)
     if task == "regression":

@@ -115,6 +115,7 @@ class Centre:
     Parameters
     ----------
     task : {"binary", "multiclass", "regression"}
+        Learning task of the labels.
     outputs : int
         Number of classes; 1 for the other two tasks.
     width : int

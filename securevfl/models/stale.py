@@ -44,9 +44,11 @@ class LastEmbeddings:
         Parameters
         ----------
         party : int
+            Number of the party.
         places : ndarray, (rows,)
             Row numbers; -1 for padding.
         embedding : ndarray, (rows, h)
+            Embeddings of the rows.
         round : int
             At least 0.
         """
@@ -62,6 +64,7 @@ class LastEmbeddings:
         Parameters
         ----------
         places : ndarray, (rows,)
+            Row numbers; -1 for padding.
         oldest : int
             Earliest round that still counts, at least 0.
 

@@ -91,10 +91,8 @@ def _refuse_unnamed(name: str, what: str) -> None:
 def found(name: str, what: str) -> Any:
     """Class or function with a given name.
 
-    Raises
-    ------
-    ConfigurationError
-        When the name is not of the form ``module:name``, leads nowhere, or is named in a file only.
+    ConfigurationError when the name is not of the form ``module:name``, leads nowhere, or is named
+    in a file only.
     """
     if name in _GIVEN:
         return _GIVEN[name]
@@ -196,11 +194,8 @@ def _check_widths(module: nn.Module, what: str, inputs: int, outputs: int) -> No
 def check_rows_apart(module: nn.Module, what: str, inputs: int) -> None:
     """Refuse a client network that mixes rows or is random.
 
-    Raises
-    ------
-    ConfigurationError
-        When a row's embedding depends on the rows beside it, or differs from call to call: then
-        neither batches nor a resumed run would mean the same.
+    ConfigurationError when a row's embedding depends on the rows beside it, or differs from call to
+    call: then neither batches nor a resumed run would mean the same.
     """
     import torch
 
@@ -231,10 +226,8 @@ def check_rows_apart(module: nn.Module, what: str, inputs: int) -> None:
 def own_loss(name: str) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """A loss of the user's: of raw scores, (rows, outputs), and labels, (rows,), a single number.
 
-    Raises
-    ------
-    ConfigurationError
-        If there is none of that name, or, when it is used, its result is anything else.
+    ConfigurationError if there is none of that name, or, when it is used, its result is anything
+    else.
     """
     loss = found(name, "own_loss")
 

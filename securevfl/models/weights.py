@@ -43,11 +43,7 @@ def _drawn(state: torch.Tensor, stream: np.random.Generator) -> torch.Tensor:
 
     The state starts with the seed and two counters, in 24 bytes; then come 624 words in 8 bytes
     each, the first of which is the seed. The generator renews all words before its first number.
-
-    Raises
-    ------
-    RuntimeError
-        Where torch lays it out otherwise.
+    RuntimeError where torch lays it out otherwise.
     """
     words = state.numpy().copy().view("<u8")
     if len(words) < _BEFORE + _WORDS or words[0] != words[_BEFORE]:
@@ -89,10 +85,7 @@ def weights_of(model: Any) -> dict[str, np.ndarray]:
 def load_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:
     """Load weights from `weights_of` into a network of equal shape; its optimiser state stays.
 
-    Raises
-    ------
-    ConfigurationError
-        When the names differ.
+    ConfigurationError when the names differ.
     """
     import torch
 

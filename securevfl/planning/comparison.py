@@ -26,13 +26,17 @@ def held_against(
     Parameters
     ----------
     protocol : Protocol
+        Configured protocol.
     conditions : Conditions
+        Delays and bandwidth.
     rows : sequence of mapping
         History of the run, one row per server step.
     measured_bytes : int
         Bytes sent by all parties.
     sealed : bool
+        Whether links are encrypted.
     seed : int
+        Seed of the simulation of times.
 
     Returns
     -------

@@ -46,6 +46,7 @@ class Forecast:
     Attributes
     ----------
     protocol : str
+        Name of the protocol.
     parties, privacy, rounds : int
         N, T and the requested number of server steps; each choice has the actual number.
     shape : Shape

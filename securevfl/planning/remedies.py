@@ -32,6 +32,7 @@ class Remedy:
     Attributes
     ----------
     protocol : str
+        Name of the protocol.
     options : str
         Changed options of ``securevfl run PROTOCOL``.
     price : str
@@ -39,9 +40,11 @@ class Remedy:
     tolerated : int
         Number of tolerated stragglers.
     round_seconds, total_seconds : float
+        Virtual seconds of a round, and of the run.
     bytes : int
         Bytes that all parties send in the whole run.
     client_memory : int
+        Memory of the largest client, in bytes.
     helpers : int
         Number of helpers, parties without columns, that it adds.
     """

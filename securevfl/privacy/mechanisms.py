@@ -24,6 +24,7 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     Parameters
     ----------
     rows : ndarray, (rows, h), floating and finite
+        Rows to be clipped.
     bound : float
         Clipping bound C, positive.
 
@@ -61,6 +62,7 @@ def clip_gradient(rows: np.ndarray, gradient: np.ndarray, bound: float) -> np.nd
     rows : ndarray, (rows, h), floating
         The rows before they were clipped.
     gradient : ndarray, (rows, h), float32
+        Gradient for the clipped rows.
     bound : float
         Clipping bound C, positive.
 
@@ -92,6 +94,7 @@ def gaussian(shape: tuple[int, ...], source: Source = SYSTEM) -> np.ndarray:
     Parameters
     ----------
     shape : tuple of int
+        Shape of the array.
     source : Source
         Source of the randomness.
 
@@ -124,6 +127,7 @@ def release_rows(
     Parameters
     ----------
     rows : ndarray, (rows, h), floating
+        Rows to be released.
     bound : float
         C, positive; two rows then differ by at most 2C.
     sigma : float
@@ -180,6 +184,7 @@ def laplace_by_range(
     Parameters
     ----------
     rows : ndarray, (rows, h), floating
+        Rows to be released.
     samples : ndarray, (rows,), integers
         Below 0 for padding, which has no part in the range.
     epsilon : float
@@ -242,6 +247,7 @@ def randomised_response(
     Parameters
     ----------
     labels : ndarray, (M,), integers in [0, C)
+        True labels.
     classes : int
         Number C of classes, at least 2.
     epsilon : float

@@ -60,10 +60,7 @@ class Evaluation(_Checked):
 def evaluation_of(summary: Mapping[str, Any], where: str) -> Evaluation | None:
     """The sums in a summary; None for a regression or an older version's summary.
 
-    Raises
-    ------
-    DataError
-        When they are damaged.
+    DataError when they are damaged.
     """
     content = summary.get(EVALUATION)
     if not content:

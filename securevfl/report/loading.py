@@ -39,6 +39,7 @@ def read_records(folders: Sequence[Path], verifications: Sequence[Path] = ()) ->
     Parameters
     ----------
     folders : sequence of Path
+        Folders of runs and of studies.
     verifications : sequence of Path
         Files with output of `securevfl verify`; each is used for the runs of its protocol, instead
         of a ``verify.json`` in their folders.

@@ -31,10 +31,8 @@ def party_of(config: Mapping[str, Any]) -> tuple[str, int] | None:
 def join_organisations(records: Sequence[Record]) -> list[Record]:
     """Records with those of one session joined, at the place of the first.
 
-    Raises
-    ------
-    ConfigurationError
-        When the server's folder of a session is missing, or a party's is given twice.
+    ConfigurationError when the server's folder of a session is missing, or a party's is given
+    twice.
     """
     sessions: dict[str, dict[int, Record]] = {}
     joined: list[Record | str] = []

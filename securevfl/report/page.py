@@ -123,10 +123,7 @@ def script_of(names: Sequence[str]) -> dict[str, str]:
 def write_files(records: Sequence[Record], folder: Path) -> tuple[Path, ...]:
     """Write the figures and tables of the page into a folder, and return the files.
 
-    Raises
-    ------
-    ConfigurationError
-        When the folder cannot be made or written.
+    ConfigurationError when the folder cannot be made or written.
     """
     from securevfl.report.tables import write_tables
 

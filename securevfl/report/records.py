@@ -67,6 +67,7 @@ class Record:
     place : str
         Name of the folder, without its path.
     protocol : str
+        Name of the protocol.
     config : mapping
         Content of ``config.toml``, or a study's settings in its form.
     rows : list of dict
@@ -76,6 +77,7 @@ class Record:
     messages : Messages or None
         Messages; None if a study or an older version stored none.
     summary : mapping
+        Content of the run's summary.
     verification : mapping or None
         Content of ``verify.json``.
     attacked : str

@@ -36,6 +36,7 @@ def attacked(folder: Path | str | None, protocol: str, *, own_data: bool = False
     folder : Path, str or None
         Folder of the run, with the results of attacks if any were made; None for an unsaved run.
     protocol : str
+        Name of the protocol.
     own_data : bool
         Whether the caller passed a data set object, which the run's folder does not name.
 

@@ -154,6 +154,7 @@ class ClientModel(ExportedModel):
         Parameters
         ----------
         rows : DataFrame, or array of shape (m, number of source columns)
+            Raw rows of this party.
 
         Returns
         -------
@@ -320,6 +321,7 @@ class JointModel:
     Attributes
     ----------
     server : ServerModel
+        Model of the server.
     clients : tuple of ClientModel
         In the order of their numbers.
     """
@@ -405,6 +407,7 @@ def export_models(protocol: Protocol, parties: Mapping[int, Party], folder: Path
     Parameters
     ----------
     protocol : Protocol
+        Configured protocol.
     parties : mapping of int to Party
         Parties with their trained models.
     folder : Path

@@ -70,7 +70,9 @@ def check_resume(
     Parameters
     ----------
     protocol : str or Protocol class
+        Name of an installed protocol, or a class.
     data : VerticalDataset, optional
+        Data set; `tiny_data` if not given.
     cuts : int
         Number of random instants of virtual time at which a checkpoint is requested.
     **options

@@ -53,7 +53,9 @@ def check_endurance(
     Parameters
     ----------
     protocol : str or Protocol class
+        Name of an installed protocol, or a class.
     data : VerticalDataset, optional
+        Data set; `tiny_data` if not given.
     leave_out : collection of str
         Names of settings to skip, because with these options the run must end: fewer results arrive
         in time than it needs.

@@ -57,11 +57,13 @@ class Outcome:
     Attributes
     ----------
     protocol : Protocol
+        Configured protocol.
     parties : mapping of int to Party
         Parties at the end of the run.
     events : tuple of Event
         Events that the parties recorded.
     simulation : Simulation
+        Simulation that was run.
     """
 
     protocol: Protocol
@@ -154,6 +156,7 @@ def simulate(
     Parameters
     ----------
     protocol : str or Protocol class
+        Name of an installed protocol, or a class.
     data : VerticalDataset, optional
         Data set; `tiny_data` if not given.
     seed : int

@@ -26,7 +26,9 @@ class Setting:
     options : mapping
         Options that differ from the configuration's.
     conditions : Conditions
+        Delays and bandwidth.
     faults : Faults or None
+        Crashes and lost messages.
     wrong_uploads : int
         Number of clients, from the first, whose uploads are replaced by random elements. Without
         delays the first ones' uploads are among those that are decoded.

@@ -62,6 +62,7 @@ def count(
         Program with at most 65,536 cases, p^entries over the entries of all inputs, tapes and
         streams.
     coalition : iterable of int
+        Numbers of the colluding parties; the server is -1.
     outputs : sequence of Output, optional
         Outputs to use instead of those declared for its members.
 

@@ -49,6 +49,7 @@ class Block:
     Attributes
     ----------
     number : int
+        Number of the block.
     node : Node or None
         Node in which it first occurs; None for a block that the prover made.
     kind : str

@@ -60,6 +60,7 @@ class Streams:
     ----------
     secrets : Secrets
     index : int
+        Number of the party.
     """
 
     def __init__(self, secrets: Secrets, index: int) -> None:

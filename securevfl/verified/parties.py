@@ -44,6 +44,7 @@ class Hands:
     Attributes
     ----------
     index : int
+        Number of the party.
     world : Trace or None
         The trace that is recorded, if any.
     field : PrimeField
@@ -81,6 +82,7 @@ class Hands:
         label : int, str, bytes or tuple of these
             Public name of this use. One label of a key gives one stream.
         *shape : int
+            Shape of the result.
         of : sequence of protected values
             Protected part of the label: other values give another stream. For a proof, labels must
             also differ in their public parts.

@@ -61,9 +61,11 @@ class Node:
         "release" (of differential privacy); and the exact operations "public" (an array), "sum"
         (of arguments, each times a number), "weigh", "index" and "matmul".
     args : tuple of Node
+        Arguments of the operation.
     data : object
         Further arguments of the operation: a factor, an array, a call, a label.
     shape : tuple of int
+        Shape of the value.
     kind : str
         "field", "real", "model", "key", "public key", "signature" or "noised".
     owner : int or None

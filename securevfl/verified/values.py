@@ -135,10 +135,7 @@ def _party(index: int) -> str:
 def home_of(values: Sequence[Any], at: int | None = None) -> int | None:
     """Party that owns all of these values.
 
-    Raises
-    ------
-    FlowError
-        If they belong to two parties, or not to party `at`.
+    FlowError if they belong to two parties, or not to party `at`.
     """
     home = at
     for value in values:
@@ -250,10 +247,7 @@ class Element(Protected):
     def times(self, factor: Any) -> Element:
         """Product with one public integer.
 
-        Raises
-        ------
-        FlowError
-            If it is no integer, because a field has no fractions.
+        FlowError if it is no integer, because a field has no fractions.
         """
         c = self._factor(factor)
         value = self._field.multiply(self._value, self._field.reduce(c))
@@ -669,10 +663,7 @@ _UNSEEN = (Sealed, Key, Ciphertext, SealingKey, OpeningKey)
 def bare(value: Any) -> Any:
     """Bare value passed to a function for an argument of `map`.
 
-    Raises
-    ------
-    FlowError
-        For an argument that is neither a protected value nor public.
+    FlowError for an argument that is neither a protected value nor public.
     """
     if isinstance(value, Protected):
         if isinstance(value, _UNSEEN):
@@ -799,10 +790,7 @@ def wrapped(
 def integers(value: Any, what: str) -> Array:
     """Public array of integers, checked.
 
-    Raises
-    ------
-    FlowError
-        For other numbers, because a field has no fractions.
+    FlowError for other numbers, because a field has no fractions.
     """
     array = np.asarray(value)
     whole = array.dtype.kind in "iu" or (
@@ -859,10 +847,7 @@ def _placed(values: Sequence[Element], whole: Array, axis: int) -> Element:
 def combination(pairs: Any, value: Array | None = None) -> Element:
     """Linear combination sum_i c_i x_i with public integers c_i; `value` is the result if known.
 
-    Raises
-    ------
-    FlowError
-        If the values have different fields, shapes or parties.
+    FlowError if the values have different fields, shapes or parties.
     """
     pairs = list(pairs)
     first: Element = pairs[0][1]

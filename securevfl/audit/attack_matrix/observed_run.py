@@ -36,6 +36,7 @@ class Table:
     rows : ndarray, (n,)
         Numbers of training rows, ascending.
     values : ndarray, (n, width), floating
+        One row of values for each row number.
     """
 
     rows: np.ndarray
@@ -77,6 +78,7 @@ class ObservedRun:
     Attributes
     ----------
     protocol : Protocol
+        Configured protocol.
     parties : mapping of int to Party
         Parties at the end of the run.
     client : int
@@ -84,6 +86,7 @@ class ObservedRun:
     observer : int
         Receiver of the client's embeddings or uploads; mostly the server.
     transcript : Transcript
+        Messages with recorded payloads.
     inputs : Inputs or None
         Inputs of the server model.
     used : tuple of int

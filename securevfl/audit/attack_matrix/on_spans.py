@@ -80,11 +80,13 @@ def find_span(
     Parameters
     ----------
     views : list of View
+        Sums or embeddings that the server saw.
     columns : int
         Number of columns behind the embeddings; public.
     config : BaseModel
         Options with the public degree.
     stream : numpy Generator
+        Source of random choices.
     """
     degree = int(getattr(config, "degree", 1))
     span = span_of_views(views)

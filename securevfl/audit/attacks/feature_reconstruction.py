@@ -40,6 +40,7 @@ def inversion(
     known : ndarray
         Numbers of the rows whose features the server knows.
     stream : numpy Generator
+        Source of random choices.
 
     Returns
     -------
@@ -75,6 +76,7 @@ def equality_solving(
     Parameters
     ----------
     seen : ndarray, (rows, h)
+        Embeddings, or sums of them, of each row.
     weights : sequence of ndarray, (d_n D + 1, h)
         Weights of each client whose embedding is part of `seen`.
     features : sequence of ndarray, (rows, d_n)
@@ -82,6 +84,7 @@ def equality_solving(
     degree : int
         Degree D of the clients' networks.
     stream : numpy Generator
+        Source of random choices.
     bounds : (float, float)
         Range of the columns.
 

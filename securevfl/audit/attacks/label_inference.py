@@ -50,8 +50,11 @@ def gradient_norm(
     Parameters
     ----------
     gradients : ndarray, (rows, h)
+        dL/dH of each row.
     labels : ndarray, (rows,), 0 or 1
+        Class numbers.
     stream : numpy Generator
+        Source of random choices.
 
     Raises
     ------
@@ -98,12 +101,15 @@ def gradient_clusters(
     Parameters
     ----------
     gradients : ndarray, (rows, h)
+        dL/dH of each row.
     labels : ndarray, (rows,)
+        Class numbers.
     known : ndarray
         Rows whose labels are known; a cluster without any takes the commonest class of them.
     classes : int
         Number C of classes.
     stream : numpy Generator
+        Source of random choices.
     """
     needs("attacks", "attacks", "sklearn")
     from sklearn.cluster import KMeans

@@ -36,6 +36,7 @@ def steal(
     truth : ndarray, (rows, a)
         Embeddings of these rows by the victim's network, or its uploads if only uploads are seen.
     stream : numpy Generator
+        Source of random choices.
 
     Returns
     -------

@@ -35,6 +35,7 @@ def rows_by_others(
     others : ndarray, (m, d)
         Other rows, scaled as X is.
     other_labels : ndarray of int, (m,)
+        Classes of the other rows.
     stream : numpy Generator
         Draws as many other rows of a class as it has attacked ones.
     """

@@ -39,6 +39,7 @@ class Outcome:
     controls : mapping
         The measure for control attacks that lack the attacked information.
     note : str
+        Further text for readers.
     """
 
     metric: str
@@ -62,6 +63,7 @@ class NoView:
     Attributes
     ----------
     reason : str
+        Reason, for readers.
     """
 
     reason: str
@@ -77,6 +79,7 @@ class Failed:
     Attributes
     ----------
     reason : str
+        Reason, for readers.
     """
 
     reason: str
@@ -92,7 +95,9 @@ def bootstrap(
     measure : callable
         Function of row numbers, (rows,) with repetitions, that returns a value; NaN if undefined.
     rows : int
+        Number of rows.
     stream : numpy Generator
+        Source of random choices.
     """
     values = [measure(stream.integers(rows, size=rows)) for _ in range(RESAMPLES)]
     edge = (1 - LEVEL) / 2
@@ -120,6 +125,7 @@ def explained(
     Parameters
     ----------
     guess, truth : ndarray, (rows, columns)
+        Guessed values, and true ones.
     decoy : ndarray, (columns,)
         Guess for every row without any view. Constant columns are left out.
 

@@ -77,6 +77,7 @@ def recover(
     data : ndarray, (T, |B|, D)
         Honest clients' data shares at the coalition's points, side by side.
     rounds : sequence of Round
+        Views of the coalition, one for each attempt.
 
     Returns
     -------

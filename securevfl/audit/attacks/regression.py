@@ -35,10 +35,13 @@ def fit(
     Parameters
     ----------
     inputs : ndarray, (pairs, a)
+        Known inputs.
     outputs : ndarray, (pairs, b)
+        Outputs that belong to them.
     stream : numpy Generator
         Draws the split, the first weights and the batches.
     hidden : int
+        Width of the hidden layer.
     steps : int
         Largest number of Adam steps.
 

@@ -48,6 +48,7 @@ class Power:
     Attributes
     ----------
     clients : tuple of int
+        Numbers of the clients.
     combinations : int
         Independent linear combinations of the K segments that become known.
     model : bool
@@ -152,6 +153,7 @@ def short_segments(known: Combinations, field: PrimeField, low: int, high: int) 
     Parameters
     ----------
     known : Combinations
+        Combinations that are known.
     field : PrimeField
     low, high : int
         Range of the shared values.

@@ -44,6 +44,7 @@ def filled_span(
     most : int
         Columns that there are, d, which is public.
     stream : numpy Generator
+        Source of random choices.
     tries : int
         Choices of directions to start from, at most.
     near : Directions, optional
@@ -106,6 +107,7 @@ def fitted(columns: np.ndarray, basis: np.ndarray, missing: int) -> tuple[np.nda
     columns : ndarray, (M, p)
         Starting point.
     basis : ndarray, (M, c)
+        Orthonormal basis of the known part, of mean 0.
     missing : int
         Number k < p of missing dimensions.
 

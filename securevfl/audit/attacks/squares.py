@@ -41,6 +41,7 @@ class View:
     rows : ndarray of int, (B,)
         Training rows, each once.
     values : ndarray, (B, h), floating
+        Sums or embeddings of these rows.
     """
 
     rows: np.ndarray
@@ -54,6 +55,7 @@ class Span:
     Attributes
     ----------
     rows : ndarray of int, (M,)
+        Numbers of training rows.
     basis : ndarray, (M, r)
         Orthonormal, of mean 0.
     views : int
@@ -214,6 +216,7 @@ def columns_of_span(
     stream : numpy Generator
         Generator of the starts, every second of which is orthogonal to earlier results.
     starts : int
+        Number of starting points.
     """
     white = basis * np.sqrt(len(basis))
     found: list[np.ndarray] = []  # coefficients, of length 1
@@ -320,10 +323,13 @@ def judge(
     Parameters
     ----------
     guesses : ndarray, (M, g)
+        Guessed columns.
     span : Span
+        Space that the columns lie in.
     columns : ndarray, (M, d)
         The truth of the same rows; columns that never vary are left out.
     stream : numpy Generator
+        Source of random choices.
     note : str
         Text at the end.
 

@@ -207,6 +207,7 @@ def unfold(
     bounds : (float, float)
         Range of all columns.
     stream : numpy Generator
+        Source of random choices.
     grid : float
         Distance of the fixed-point numbers to which the clients round each power; 0 for none.
     starts : int
@@ -275,6 +276,7 @@ def equality_solving_of_sums(
     features : sequence of ndarray, (rows, d_n)
         The truth, of all training rows.
     stream : numpy Generator
+        Source of random choices.
 
     Returns
     -------

@@ -75,9 +75,11 @@ def span_exactness(sums: np.ndarray, columns: np.ndarray, stream: np.random.Gene
     Parameters
     ----------
     sums : ndarray, (M, c), floating
+        Joint embeddings of the rows, from several rounds side by side.
     columns : ndarray, (M, d)
         All clients' columns; those that never vary are left out.
     stream : numpy Generator
+        Source of random choices.
 
     Returns
     -------
@@ -139,9 +141,11 @@ def completion(
     Parameters
     ----------
     sums : ndarray, (M, c), floating
+        Joint embeddings of the rows, from several rounds side by side.
     known, columns
         As for `complete`; everything follows from d* known rows on.
     stream : numpy Generator
+        Source of random choices.
 
     Returns
     -------

@@ -43,6 +43,7 @@ def rank_game(
     rounds : int
         Number of guesses, after four runs with each secret.
     stream : Generator, optional
+        Source of random choices; by default the system's.
     """
     seen = [Counter(statistic(bit) for _ in range(_TRAINING)) for bit in (0, 1)]
     right = 0

@@ -74,7 +74,9 @@ def solve_left(field: PrimeField, a: np.ndarray, b: np.ndarray) -> np.ndarray | 
     Parameters
     ----------
     a : ndarray, (m, n)
+        Left side, elements.
     b : ndarray, (m, k)
+        Right side, elements.
     """
     n = a.shape[1]
     # [a | b] becomes [I | x] over [0 | rest]; a rest that is not 0 contradicts every x.

@@ -88,6 +88,7 @@ def grow(
     Parameters
     ----------
     rows : ndarray of float32, (M, d)
+        Encoded training rows.
     trees : int
         Number of trees, 1 or more; for C > 2 classes each boosting stage has C trees, and there is
         at least one stage.

@@ -712,6 +712,7 @@ class Simulation:
         Parameters
         ----------
         parties : mutable mapping of int to Party
+            New parties by number.
         state : mapping
             State from `Simulation.state`.
         resumption : int

@@ -54,10 +54,8 @@ def available() -> tuple[str, ...]:
 def tier() -> str:
     """Kernel tier in use: the fastest, or the one that SECUREVFL_KERNELS names.
 
-    Raises
-    ------
-    ConfigurationError
-        If the variable names a tier that does not exist or that this machine cannot run.
+    ConfigurationError if the variable names a tier that does not exist or that this machine cannot
+    run.
     """
     asked = os.environ.get(VARIABLE)
     if not asked:

@@ -130,10 +130,8 @@ def _flatten(values: tuple[Any, ...], kinds: list[Any], words: list[Any]) -> Non
 def refuse_other_layout() -> None:
     """Refuse a NumPy version whose array objects differ from the layout that `_fields` reads.
 
-    Raises
-    ------
-    RuntimeError
-        When address, number of axes, shape or strides of an array are not where they should be.
+    RuntimeError when address, number of axes, shape or strides of an array are not where they
+    should be.
     """
     array = np.empty((3, 5), dtype=np.uint32)[::2, 1:]
     fields = id(array) + _HEAD

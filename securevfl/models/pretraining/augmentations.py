@@ -20,7 +20,9 @@ def two_views(
     Parameters
     ----------
     rows : ndarray, (rows, d)
+        Columns of the rows.
     stream : numpy Generator
+        Source of random choices.
     image_shape : (channels, height, width) or None
         Shape of the image whose pixels are the columns: views are shifted by at most `SHIFT` pixels
         and a `PART`-th of each side, with zeros at the border. None for a table: each value is

@@ -58,10 +58,7 @@ class Encoder(ABC):
     def train(self, rows: np.ndarray, stream: np.random.Generator) -> float:
         """One optimiser step; return the loss before it.
 
-        Raises
-        ------
-        RunError
-            When the loss is not finite.
+        RunError when the loss is not finite.
         """
         self.optimizer.zero_grad()
         loss = self.loss(rows, stream)

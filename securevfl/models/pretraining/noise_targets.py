@@ -33,6 +33,7 @@ class NoiseTargets:
     Attributes
     ----------
     targets : ndarray, (M, h), float32
+        Targets, of length 1.
     assigned : ndarray, (M,), int64
         Number of each row's target.
     """
@@ -55,6 +56,7 @@ class NoiseTargets:
         Parameters
         ----------
         rows : ndarray, (B, d)
+            Columns of the batch's rows.
         places : ndarray, (B,)
             Row numbers.
         reassign : bool

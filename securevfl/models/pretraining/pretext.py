@@ -67,6 +67,7 @@ class Objective(ABC):
     width : int
         Width of the network's embedding.
     sizes : Sizes
+        Sizes and constants of the heads.
     stream : numpy Generator
         Draws the heads' weights; torch's global state is not touched.
     optimizer : dict
@@ -108,10 +109,7 @@ class Objective(ABC):
     def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:
         """One update of the network and heads on two views; return the loss L before it.
 
-        Raises
-        ------
-        RunError
-            When the loss is not finite.
+        RunError when the loss is not finite.
         """
         rows = len(one)
         return learn(

@@ -30,11 +30,13 @@ def corrupt(
     Parameters
     ----------
     rows : ndarray, (B, d)
+        Columns of the batch's rows.
     pool : ndarray, (M, d)
         Rows of the same party.
     rate : float
         Fraction c of corrupted features, in [0, 1].
     stream : numpy Generator
+        Source of random choices.
 
     Returns
     -------

@@ -127,7 +127,9 @@ class HeldOut:
     Parameters
     ----------
     features : ndarray, (m, d)
+        Columns of the rows.
     labels : ndarray, (m,)
+        Class numbers, or real targets.
     stopping : EarlyStopping
         Early stopping of the networks that `take` is given.
     """
@@ -350,6 +352,7 @@ class ProximalTerm:
         first entries of theta's: the columns of a head's first layer that read the first party's
         embedding.
     beta : float
+        Weight beta of the term.
     clip : float or None
         Largest norm of the whole gradient with the term; longer gradients are scaled down to it.
     """

@@ -170,6 +170,7 @@ def with_history(messages: Iterable[MessageSpec], *fuller: str) -> tuple[Message
     Parameters
     ----------
     messages : iterable of MessageSpec
+        Declarations of the method.
     *fuller : str
         Kinds with further parts: messages that the server signs, and shares sent with the history
         hash h.

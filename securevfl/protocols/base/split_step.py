@@ -84,6 +84,7 @@ def aggregated(
     Parameters
     ----------
     stack : ndarray, (N, rows, h)
+        Embeddings by client; zero where one is absent.
     present : ndarray, (N, rows), bool
         Arguments of the rule.
     clients : collection of int

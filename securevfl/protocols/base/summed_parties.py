@@ -108,6 +108,7 @@ class SummedClient(Participant):
     batches : Batches
         Layout that maps an announced batch to samples.
     features : Secret, (M, d)
+        Columns of all training rows.
     network : Model
         The client's bottom model, a `ClientNetwork`.
     limit : int
@@ -182,6 +183,7 @@ class SummedServer(Participant):
     centre : Model
         The server model, a `Centre`.
     labels : Secret, (M,)
+        Labels of all training rows.
     max_steps, steps : int
         Number of steps after which the run ends, and so far.
     answered : ndarray, (N,)

@@ -434,11 +434,7 @@ class Holder(KeyParticipant):
         The server may send one digest for two steps, so the model share is compared, too. The note
         is needed even without a budget, because parties may lie: a holder that a crash took back to
         its last checkpoint could otherwise receive a second version of a step, and count in both.
-
-        Raises
-        ------
-        PrivacyError
-            If the label was answered with other steps, or is older than the stored ones.
+        PrivacyError if the label was answered with other steps, or is older than the stored ones.
         """
         if not (self.budgeted or self.public.covert):
             return

@@ -43,6 +43,7 @@ class State:
     Attributes
     ----------
     network : Model
+        The client's bottom model.
     losses : list of Secret
         Losses of the iterations of this epoch so far.
     buffer : tuple of Secret

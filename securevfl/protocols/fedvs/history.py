@@ -125,12 +125,8 @@ def agreed(client: Any, received: Mapping[int, Any]) -> dict[int, Element] | Non
 
     The client asks such a sender for the server's signature, and `compare` checks the answer. At
     level active the proofs are checked, and the client's `label` contains the history and a digest
-    of the proofs.
-
-    Raises
-    ------
-    LieFoundError
-        If a client signed shares that do not lie on one polynomial with the others'.
+    of the proofs. LieFoundError if a client signed shares that do not lie on one polynomial with
+    the others'.
     """
     for n, one in received.items():
         if not isinstance(one, tuple) or (type(one[0]), type(one[-1])) != (Element, Secret):

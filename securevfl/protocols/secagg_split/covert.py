@@ -81,10 +81,7 @@ def keep(party: Any) -> None:
 def histories(deals: Mapping[int, Any]) -> dict[int, Secret]:
     """History hash that each client sent beside its shares.
 
-    Raises
-    ------
-    ProtocolError
-        If a client sent none.
+    ProtocolError if a client sent none.
     """
     for n, one in deals.items():
         if not isinstance(one, tuple) or tuple(map(type, one)) != (Deal, Secret):

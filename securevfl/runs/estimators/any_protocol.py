@@ -61,7 +61,9 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
     Attributes
     ----------
     classes_ : ndarray
+        Classes in order, as in `y`.
     n_features_in_ : int
+        Number of columns of X.
     feature_names_in_ : ndarray of str
         Only if X had column names.
     texts_ : bool
@@ -149,6 +151,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
         Parameters
         ----------
         X : array-like of shape (rows, features), or data frame
+            Rows in the form of `fit`.
         coded : bool
             Whether to evaluate on secret shares, by the protocol; needs `run_`, which pickling
             loses.

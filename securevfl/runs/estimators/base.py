@@ -53,6 +53,7 @@ class ScoredByWeights:
         Parameters
         ----------
         X : array-like of shape (rows, features), or data frame
+            Rows in the form of `fit`.
         y : array-like of shape (rows,)
             Labels, or targets.
         sample_weight : array-like of shape (rows,), optional

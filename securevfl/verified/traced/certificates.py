@@ -69,10 +69,7 @@ class Certificate:
     def of(self, coalition: Iterable[int]) -> Verdict:
         """The verdict on a coalition.
 
-        Raises
-        ------
-        ConfigurationError
-            If the certificate has no verdict on the coalition.
+        ConfigurationError if the certificate has no verdict on the coalition.
         """
         some = frozenset(coalition)
         for one in self.verdicts:

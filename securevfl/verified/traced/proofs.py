@@ -106,6 +106,7 @@ class Traced:
         Parameters
         ----------
         conditions : Conditions
+            Delays and bandwidth.
         inputs : int
             Seed of columns, labels and initial weights, which are protected. If traces with two
             seeds have different digests, something public depends on inputs.
@@ -142,10 +143,8 @@ class Traced:
     def schedules(self) -> tuple[Schedule, ...]:
         """Schedules under which the protocol is traced; in the first, no party is late.
 
-        Raises
-        ------
-        ConfigurationError
-            If the first schedule has delays or outages, or two schedules have one name.
+        ConfigurationError if the first schedule has delays or outages, or two schedules have one
+        name.
         """
         found = tuple(self._made(0).schedules())
         names = [one.name for one in found]
@@ -172,10 +171,7 @@ class Traced:
     def _made(self, inputs: int, other: str = "") -> Any:
         """Protocol with inputs drawn from a seed, and one asset from another.
 
-        Raises
-        ------
-        ConfigurationError
-            If the protocol is not written with protected values.
+        ConfigurationError if the protocol is not written with protected values.
         """
         cls: Any = get_protocol(self.protocol)
         if not issubclass(cls, Provable):
@@ -500,10 +496,7 @@ def _elsewhere(path: Path) -> tuple[dict[str, str], str]:
 def read_certificate(path: str | Path) -> dict[str, Any]:
     """A certificate as written; its claims are not checked.
 
-    Raises
-    ------
-    ConfigurationError
-        When the file is no certificate of this version.
+    ConfigurationError when the file is no certificate of this version.
     """
     try:
         read = json.loads(Path(path).read_text())
@@ -523,12 +516,8 @@ def read_certificate(path: str | Path) -> dict[str, Any]:
 def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
     """Trace a certificate's protocol again and check each claim: None if it holds, else why.
 
-    A claim that holds has the verdict and the scope in the file.
-
-    Raises
-    ------
-    ConfigurationError
-        When the file is no certificate of this version.
+    A claim that holds has the verdict and the scope in the file. ConfigurationError when the file
+    is no certificate of this version.
     """
     read = read_certificate(path)
     try:
@@ -588,10 +577,7 @@ def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
 def _by_coalition(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[int, ...], Mapping[str, Any]]:
     """Claims of a certificate by coalition.
 
-    Raises
-    ------
-    ValueError
-        If a coalition has two claims.
+    ValueError if a coalition has two claims.
     """
     found: dict[tuple[int, ...], Mapping[str, Any]] = {}
     for claim in claims:
