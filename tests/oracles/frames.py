@@ -149,8 +149,8 @@ def sealed_otherwise(sealer: type[Sealer], protocol: str, kinds: Sequence[str]) 
             counters[link] += 1
     ends, (one, two) = _introduced(sealer, protocol), _LINKS[0]  # no counter came there yet
     for counter in _COUNTERS:
-        with suppress(ValueError):  # of a counter that does not ascend, which is found anyway
-            ends[one].skip_to(two, counter)
+        direction = ends[one]._direction(one, two)
+        direction.next = max(direction.next, counter)
         for number in (counter, counter + 1):
             faults |= _compared(ends, (one, two), number, (kinds[0], 3, 1), text[:100])
     return list(faults)

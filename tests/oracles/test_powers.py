@@ -3,7 +3,6 @@
 import hashlib
 import secrets
 from contextlib import suppress
-from typing import Any, ClassVar
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -20,7 +19,6 @@ from securevfl.testing.runs import make
 from tests.oracles.powers import (
     changed_frames,
     link_faults,
-    lives_that_meet,
     open_links,
     readdressed_frames,
     repeated_frames,
@@ -213,12 +211,6 @@ class CountsAnewWhenIntroduced(Sealer):
         self._outward.clear()
 
 
-class CountsAnewForAllWhenOneComesBack(Sealer):
-    def renew(self, peer, public):
-        super().renew(peer, public)
-        self._outward.clear()
-
-
 class NonceBesideTheCounter(Sealer):
     """Shows a counter that ascends, and encrypts under one nonce for eight frames in turn."""
 
@@ -382,39 +374,6 @@ class ForgetsWhatItOpened(Sealer):
         super().restore({**state, "floor": {}, "seen": {}})
 
 
-class TakesAnyKey(Sealer):
-    """Forgets which keys a peer had."""
-
-    def _take(self, peer, public):
-        self._used.clear()
-        self._public.pop(peer, None)
-        super()._take(peer, public)
-
-
-class KeepsTheFirstKey(Sealer):
-    """Counts from 0 again at a peer's new life, under the key of the first one."""
-
-    def renew(self, peer, public):
-        first = self._public.pop(peer)
-        self._used.clear()
-        super().renew(peer, first)
-
-
-class OneKeyForAll(Sealer):
-    """All lives of a party have one key pair, as where it is derived from a seed."""
-
-    PAIRS: ClassVar[dict[int, Any]] = {}
-
-    def __init__(self, protocol, run, index, secret=None):
-        super().__init__(protocol, run, index, self.PAIRS.get(index, secret))
-        self.PAIRS.setdefault(index, self._secret)
-
-    def _take(self, peer, public):
-        self._used.clear()
-        self._public.pop(peer, None)
-        super()._take(peer, public)
-
-
 TWICE = "a keystream is used twice"
 ACCEPTED = "a frame is accepted"
 BY_DATA = "by the associated data alone"
@@ -455,7 +414,6 @@ PLANTED = [
     (CounterOfEachRound, streams_that_meet, f"{TWICE} in one direction"),
     (CountsNoEmptyPayloads, streams_that_meet, "a counter does not ascend"),
     (CountsAnewWhenIntroduced, streams_that_meet, f"{TWICE} in one direction"),
-    (CountsAnewForAllWhenOneComesBack, streams_that_meet, f"{TWICE} in one direction"),
     (NonceBesideTheCounter, streams_that_meet, f"{TWICE} in one direction"),
     (StreamsOverlap, streams_that_meet, f"{TWICE} in one direction"),
     (TagOfFourBytes, open_links, "a flipped bit in the tag is accepted"),
@@ -493,19 +451,3 @@ def test_the_verifier_accuses_links_with_a_fault(monkeypatch):
     found = list(SealedLinks().examine(None, Subject(make("split")), seed=0, level=0.01))
     assert found
     assert {evidence.effect for evidence in found} == {"accuses"}
-
-
-def test_the_links_of_runs_keep_lives_apart():
-    assert lives_that_meet(Sealer) == []
-
-
-@pytest.mark.parametrize(
-    ("planted", "fault"),
-    [
-        (TakesAnyKey, "a key that a party had before is accepted again"),
-        (KeepsTheFirstKey, "a frame of an earlier life is accepted"),
-        (OneKeyForAll, "a frame of an earlier life is accepted"),
-    ],
-)
-def test_lives_that_meet_are_caught(planted, fault):
-    assert fault in lives_that_meet(planted)

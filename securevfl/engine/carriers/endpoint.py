@@ -63,14 +63,6 @@ class Endpoint:
         self.session.reconnected(peer)
         self._flush_to(peer)
 
-    async def drain(self, seconds: float) -> bool:
-        """Wait until all frames are acknowledged, at most `seconds`; return success."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        while not self.session.idle and loop.time() < end:
-            await asyncio.sleep(0.02)
-        return self.session.idle
-
     async def close(self) -> None:
         """Stop the timer and close the carrier; unacknowledged data are lost."""
         self._closed = True

@@ -140,10 +140,6 @@ class Links:
             if epoch > self.epoch_of(peer) and peer in self._links:
                 self._links[peer] = _Link(epoch)
 
-    def knows(self, peer: int) -> bool:
-        """Whether an incarnation of the party is known."""
-        return self.epoch_of(peer) >= 0
-
     def epoch_of(self, peer: int) -> int:
         """Newest incarnation of the party that is known; -1 if none is."""
         return self._links[peer].epoch if peer in self._links else -1

@@ -2,19 +2,17 @@
 
 Each ordered pair of parties has its own key: X25519 of their key pairs, through HKDF-SHA256 with
 the run and both numbers as context. A payload is sealed with ChaCha20-Poly1305; the nonce is a
-counter that never repeats under a key. A sealer stores a hash of every key that a peer ever had,
-and accepts none a second time, because each new key restarts its counter. Associated data bind
-protocol, run, kind, round, epoch, sender and receiver. A relay or eavesdropper still sees the
-envelope: sender, receiver, kind, round, size and time.
+counter that never repeats under a key. Associated data bind protocol, run, kind, round, epoch,
+sender and receiver. A relay or eavesdropper still sees the envelope: sender, receiver, kind, round,
+size and time.
 
-An incarnation on a cluster begins with new keys, and so does a restored simulation: the keys of its
-checkpoint only decrypt messages that were in flight.
+A restored simulation begins with new keys: those of its checkpoint only decrypt messages that were
+in flight.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 _COUNTER = 8
 _TAG = 16
 OVERHEAD = _COUNTER + _TAG
-MOST_KEYS = 4096  # of one peer, that a sealer remembers: 64 KiB of hashes
-_FINGERPRINT = 16  # bytes; two honest keys collide with probability below 2^-100
 _PADDING = bytes(12 - _COUNTER)  # of the counter to a nonce
 _NUMBER, _NUMBERS = struct.Struct("<cq"), struct.Struct("<cqcq")  # integers as `wire` writes them
 
@@ -48,11 +44,6 @@ def _invalid_tag() -> type[Exception]:
 def _written(text: str) -> bytes:
     """A text in the encoding of `wire`."""
     return wire.encode(text)
-
-
-def _fingerprint(public: bytes) -> bytes:
-    """Hash by which a sealer remembers a public key."""
-    return hashlib.sha256(b"securevfl key\0" + bytes(public)).digest()[:_FINGERPRINT]
 
 
 class _Direction:
@@ -114,7 +105,6 @@ class Sealer:
         self.index = index
         self._secret = X25519PrivateKey.generate() if secret is None else secret
         self._public: dict[int, bytes] = {}
-        self._used: dict[int, set[bytes]] = {}  # hashes of all keys of a peer with several
         self._outward: dict[int, _Direction] = {}  # by receiver
         self._inward: dict[int, _Direction] = {}  # by sender
         self._agreed: dict[bytes, bytes] = {}  # X25519 by key, where one direction has used it
@@ -130,52 +120,11 @@ class Sealer:
         return self._secret.public_key().public_bytes_raw()
 
     def add_peers(self, keys: Mapping[int, bytes]) -> None:
-        """Register the other parties' public keys.
-
-        SealError as for `renew`; the current key of a party may be repeated.
-        """
-        for peer, key in keys.items():
-            if peer != self.index and self._public.get(peer) != key:
-                self._take(peer, bytes(key))
-        self._forget_ciphers()
-
-    def _forget_ciphers(self) -> None:
+        """Register the other parties' public keys."""
+        self._public.update((peer, bytes(key)) for peer, key in keys.items() if peer != self.index)
         for direction in (*self._outward.values(), *self._inward.values()):
             direction.cipher = None
         self._agreed = {}
-
-    def renew(self, peer: int, public: bytes) -> None:
-        """Replace a party's key by that of its new incarnation; both counters restart at 0.
-
-        SealError if the party had this key before, because a counter could then repeat under it, or
-        had the maximum number of keys.
-        """
-        self._take(peer, bytes(public))
-        self._agreed = {}
-        for directions in (self._outward, self._inward):
-            directions.pop(peer, None)
-
-    def _take(self, peer: int, public: bytes) -> None:
-        """Make a never-used key the peer's present key."""
-        present = self._public.get(peer)
-        if present is None:  # of most peers there is one key: N parties would hash N^2
-            self._public[peer] = public
-            return
-        used = self._used.setdefault(peer, {_fingerprint(present)})
-        if _fingerprint(public) in used:
-            raise SealError(
-                f"sealed link: {name_of(peer)} comes with a key that it had before; each "
-                "incarnation needs a new key, since its counters begin anew and no counter may be "
-                "used twice under one key"
-            )
-        if len(used) >= MOST_KEYS:
-            raise SealError(
-                f"sealed link: {name_of(peer)} comes with another new key after {len(used)} "
-                f"keys; {name_of(self.index)} remembers {MOST_KEYS} of a party at most, and takes "
-                "no key that it could not refuse later. Begin a new incarnation of it, or a new run"
-            )
-        used.add(_fingerprint(public))
-        self._public[peer] = public
 
     def seal(self, receiver: int, kind: str, round: int, epoch: int, payload: bytes) -> bytes:
         """Counter and ciphertext of a payload, `OVERHEAD` bytes longer than the payload.
@@ -204,16 +153,6 @@ class Sealer:
             data = self._bound(index, receiver, kind, round, epoch)
             body: bytes = direction.cipher.encrypt(_PADDING + head, payload, data)
             yield head + body
-
-    def skip_to(self, receiver: int, counter: int) -> None:
-        """Set the counter of the next message to a receiver; lower counters stay unused.
-
-        ValueError when a counter might be used twice.
-        """
-        direction = self._direction(self.index, receiver)
-        if counter < direction.next:
-            raise ValueError(f"sealed link: counter {counter} is below the next, {direction.next}")
-        direction.next = counter
 
     def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
         """Payload of a sealed message.
@@ -399,9 +338,8 @@ class Sealing:
 
     def restore(self, state: Mapping[Any, Any]) -> None:
         """Begin a new incarnation; the stored state's incarnations become earlier ones."""
-        incarnations = state.get("lives", [state])  # states of old versions hold one
         self._sealers, self._earlier = _introduced(self._new()), []
-        for saved in incarnations:
+        for saved in state["lives"]:
             sealers = self._new()
             for index, sealer in sealers.items():
                 sealer.restore(saved[index])

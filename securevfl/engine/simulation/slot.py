@@ -415,11 +415,6 @@ class PartySlot(Owner):
         if wait is not None and (wait.satisfied or self.mailbox.overtaken):
             self._go_on_at(now)
 
-    def use_uplink(self, nanoseconds: int) -> int:
-        """Queue a message on the party's uplink; return the time at which its last byte leaves."""
-        self.uplink_free = max(self.uplink_free, self._queue.now) + nanoseconds
-        return self.uplink_free
-
     def use_downlink(self, sent: int, nanoseconds: int) -> int:
         """Queue a message, sent at `sent`, on the party's downlink; return its arrival time."""
         if nanoseconds:

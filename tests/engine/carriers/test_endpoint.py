@@ -5,7 +5,7 @@ import asyncio
 from securevfl.engine.carriers.endpoint import Endpoint
 from securevfl.engine.carriers.session import Session
 from tests.engine.carriers.memory import Hostility, MemoryRelay
-from tests.engine.carriers.world import credentials_of, identity, manifest_of
+from tests.engine.carriers.world import credentials_of, drained, identity, manifest_of
 
 
 class Parties:
@@ -66,7 +66,7 @@ def test_frames_arrive_over_a_hostile_relay_that_is_stopped_and_started():
                 relay.stop()
                 await asyncio.sleep(0.02)
                 relay.start()
-        assert await parties.ends[-1].drain(30.0)
+        assert await drained(parties.ends[-1], 30.0)
         await parties.close()
         return parties
 

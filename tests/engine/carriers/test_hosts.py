@@ -15,7 +15,7 @@ from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from tests.engine.carriers.memory import Hostility, MemoryRelay
-from tests.engine.carriers.world import credentials_of, identity, manifest_of
+from tests.engine.carriers.world import credentials_of, drained, identity, manifest_of
 
 
 class Run:
@@ -63,7 +63,7 @@ class Run:
             assert not failed, failed
             assert loop.time() < end, [host.status.waits for host in self.hosts.values()]
             await asyncio.sleep(0.005)
-        assert await self.ends[SERVER].drain(seconds)
+        assert await drained(self.ends[SERVER], seconds)
         for one in self.ends.values():
             await one.close()
 

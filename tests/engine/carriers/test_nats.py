@@ -17,7 +17,7 @@ from securevfl.engine.carriers.nats import NatsCarrier, RelayAddress, _length, s
 from securevfl.errors import CarrierError, ConfigurationError
 from securevfl.runs.organisations.relay import find_server, init
 from tests.engine.carriers.test_endpoint import Parties
-from tests.engine.carriers.world import identity, manifest_of
+from tests.engine.carriers.world import drained, identity, manifest_of
 
 
 def have_server():
@@ -103,8 +103,8 @@ def test_nothing_is_lost_when_the_relay_is_killed_and_started_again(relay_of):
             await asyncio.sleep(0)
         parties.ends[1].transmit(-1, large)
         relay.start()
-        assert await parties.ends[-1].drain(60.0)
-        assert await parties.ends[1].drain(60.0)
+        assert await drained(parties.ends[-1], 60.0)
+        assert await drained(parties.ends[1], 60.0)
         await parties.close()
         return parties
 

@@ -1,5 +1,6 @@
 """Sessions of several parties in virtual time, over a carrier that may be hostile."""
 
+import asyncio
 import heapq
 from itertools import count
 
@@ -8,6 +9,15 @@ from securevfl.engine.carriers.handshake import Credentials
 from securevfl.engine.carriers.session import Session
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from tests.engine.carriers.memory import Hostility, MemoryRelay
+
+
+async def drained(end, seconds):
+    """Wait until all frames of an endpoint are acknowledged, at most `seconds`; return success."""
+    loop = asyncio.get_running_loop()
+    over = loop.time() + seconds
+    while not end.session.idle and loop.time() < over:
+        await asyncio.sleep(0.02)
+    return end.session.idle
 
 
 def identity():

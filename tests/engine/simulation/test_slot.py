@@ -62,10 +62,8 @@ def test_a_timer_counts_from_when_the_party_is_free():
     assert place.queue.events[-1] == (2_000_000_050, 2, TIMER, (0, 3))
 
 
-def test_an_uplink_sends_one_message_after_the_other():
+def test_a_party_does_one_piece_of_work_after_the_other():
     slot = Place(Counter()).slot
-    assert slot.use_uplink(10) == 10
-    assert slot.use_uplink(5) == 15
     assert slot.occupy(7) == 7
     assert slot.occupy(7) == 14
 
