@@ -478,7 +478,7 @@ def latex(cells: Sequence[Row]) -> str:
     """Accuracy in per cent and megabytes as a LaTeX table: a line a method, two columns a set."""
     sets = list(dict.fromkeys(cell["data"] for cell in cells))
     at = {(cell["method"], cell["data"]): cell for cell in cells}
-    titles = [f"\\multicolumn{{2}}{{c}}{{{_escaped(name)}}}" for name in sets]
+    titles = [f"\\multicolumn{{2}}{{c}}{{{escaped(name)}}}" for name in sets]
     lines = [
         f"\\begin{{tabular}}{{l{'rr' * len(sets)}}}",
         " & ".join(["", *titles]) + " \\\\",
@@ -486,7 +486,7 @@ def latex(cells: Sequence[Row]) -> str:
     ]
     for name in dict.fromkeys(cell["method"] for cell in cells):
         parts = [text for data in sets for text in _printed(at[name, data])]
-        lines.append(" & ".join([_escaped(name), *parts]) + " \\\\")
+        lines.append(" & ".join([escaped(name), *parts]) + " \\\\")
     return "\n".join([*lines, "\\end{tabular}", ""])
 
 
@@ -502,5 +502,6 @@ def percent(cell: Row, sign: str = "±") -> str:
     return f"{100 * cell['accuracy']:.1f}" + (f" {sign} {100 * half:.1f}" if half else "")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text for a cell of a table in LaTeX."""
     return text.replace("_", "\\_").replace("%", "\\%")

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.bench.methods import escaped
 from securevfl.bench.troubles import (
     KINDS,
     Kind,
@@ -484,16 +485,12 @@ def latex(found: Sequence[Threshold]) -> str:
     columns = list(dict.fromkeys((each.setting, each.kind) for each in found))
     names = list(dict.fromkeys(each.method for each in found))
     at = {(each.method, each.setting, each.kind): each for each in found}
-    head = " & ".join(["method", *(_escaped(f"{setting}, {kind}") for setting, kind in columns)])
+    head = " & ".join(["method", *(escaped(f"{setting}, {kind}") for setting, kind in columns)])
     lines = [f"\\begin{{tabular}}{{l{'l' * len(columns)}}}", f"{head} \\\\ \\hline"]
     for name in names:
-        parts = [_escaped(name), *(words(at.get((name, *column))) for column in columns)]
+        parts = [escaped(name), *(words(at.get((name, *column))) for column in columns)]
         lines.append(" & ".join(parts) + " \\\\")
     return "\n".join([*lines, "\\end{tabular}", ""])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("_", "\\_").replace("%", "\\%")
 
 
 def words(one: Threshold | None) -> str:
