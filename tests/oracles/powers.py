@@ -46,7 +46,9 @@ def _parties(
     sealer: type[Sealer], pairs: Sequence[Any], protocol: str = "links", run: str = "run"
 ) -> list[Sealer]:
     """Parties that know each other, with these key pairs."""
-    ends = [sealer(protocol, run, index, pair) for index, pair in enumerate(pairs)]
+    ends = [sealer(protocol, run, index) for index in range(len(pairs))]
+    for end, pair in zip(ends, pairs, strict=True):
+        end._secret = pair or end._secret
     for end in ends:
         end.add_peers(_keys(ends))
     return ends

@@ -23,7 +23,6 @@ from securevfl.engine.network import Message, name_of
 from securevfl.errors import SealError
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 _COUNTER = 8
@@ -86,8 +85,6 @@ class Sealer:
         Names bound into every message.
     index : int
         Number of the party.
-    secret : X25519PrivateKey
-        The party's key pair; by default a new one.
 
     Notes
     -----
@@ -95,15 +92,13 @@ class Sealer:
     authentic channel: an attacker who can replace a public key can read and change that link.
     """
 
-    def __init__(
-        self, protocol: str, run: str, index: int, secret: X25519PrivateKey | None = None
-    ) -> None:
+    def __init__(self, protocol: str, run: str, index: int) -> None:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         self.protocol = protocol
         self.run = run
         self.index = index
-        self._secret = X25519PrivateKey.generate() if secret is None else secret
+        self._secret = X25519PrivateKey.generate()  # the party's key pair
         self._public: dict[int, bytes] = {}
         self._outward: dict[int, _Direction] = {}  # by receiver
         self._inward: dict[int, _Direction] = {}  # by sender

@@ -50,7 +50,8 @@ def test_another_run_or_protocol_with_the_same_keys_is_rejected():
     a, b, _ = pair()
     sealed = a.seal(1, "model", 3, 0, b"payload")
     for protocol, run in (("p", "other"), ("q", "run")):
-        twin = Sealer(protocol, run, 1, b._secret)
+        twin = Sealer(protocol, run, 1)
+        twin._secret = b._secret
         twin.add_peers({0: a.public})
         with pytest.raises(SealError):
             twin.open(0, "model", 3, 0, sealed)
