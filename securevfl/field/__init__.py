@@ -14,7 +14,6 @@ if __name__ != "securevfl.field":
     raise ImportError("import securevfl.field, not field")
 
 if TYPE_CHECKING:
-    from securevfl.field.first_calls import warmup
     from securevfl.field.fixed_point import FixedPoint
     from securevfl.field.lagrange_code import LagrangeCode
     from securevfl.field.prime_field import PrimeField
@@ -26,7 +25,6 @@ __all__ = [
     "PrimeField",
     "SeededSource",
     "SystemSource",
-    "warmup",
 ]
 
 _EXPORTS = {
@@ -35,7 +33,6 @@ _EXPORTS = {
     "PrimeField": "prime_field",
     "SeededSource": "sampling",
     "SystemSource": "sampling",
-    "warmup": "first_calls",
 }
 
 

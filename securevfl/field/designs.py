@@ -68,21 +68,21 @@ def blocks_of(parties: int, privacy: int, unknown: int) -> Blocks:
     N, T, u = parties, privacy, unknown
     sets = math.comb(N, T)
     if u <= 1 or u + T > N:  # fewer than m parties cannot decode what rho is added to
-        _refuse(N, T, u, sets, math.comb(N - 1, T) * u)
+        _refuse(N, T, sets, math.comb(N - 1, T) * u)
         return tuple(itertools.combinations(range(N), T))
     if T == 1:
-        _refuse(N, T, u, N, N - u)
+        _refuse(N, T, N, N - u)
         windows = ([(start + i) % N for i in range(u)] for start in range(N))
         return tuple(sorted(tuple(sorted(window)) for window in windows))
     half = T + (u + 1) // 2
     # Each block makes m - |A| dimensions for C(|A|, T) sets, and each set needs u.
     least = sets * u // math.comb(half, T) * (N - half) // N
     if least > MOST_STREAMS or sets > _MOST_SETS:
-        _refuse(N, T, u, sets, least, "at least ")
+        _refuse(N, T, sets, least, "at least ")
     greedy = _Greedy(N, T, u).blocks()
     if stream_count(greedy, N, T, u) >= math.comb(N - 1, T) * u:
         greedy = tuple(itertools.combinations(range(N), T))
-    _refuse(N, T, u, len(greedy), stream_count(greedy, N, T, u))
+    _refuse(N, T, len(greedy), stream_count(greedy, N, T, u))
     return greedy
 
 
@@ -97,7 +97,7 @@ def stream_count(blocks: Iterable[Sequence[int]], parties: int, privacy: int, un
     return total - min(own)
 
 
-def _refuse(N: int, T: int, u: int, keys: int, streams: int, least: str = "") -> None:
+def _refuse(N: int, T: int, keys: int, streams: int, least: str = "") -> None:
     if not least and keys <= MOST_KEYS and streams <= MOST_STREAMS:
         return
     raise ConfigurationError(
@@ -164,44 +164,3 @@ class _Greedy:
 
     def _done(self, D: int, A: int, B: int) -> bool:
         return A & B == D and (A | B).bit_count() <= self.m
-
-
-def unspanned(
-    blocks: Iterable[Sequence[int]], parties: int, privacy: int, coefficients: int
-) -> list[tuple[int, ...]]:
-    """All sets of T parties that no chain of meeting blocks reaches; see `spans`."""
-    around: dict[tuple[int, ...], list[Sequence[int]]] = {}
-    for A in blocks:
-        for C in itertools.combinations(sorted(A), privacy):
-            around.setdefault(C, []).append(A)
-    every = itertools.combinations(range(parties), privacy)
-    return [C for C in every if not spans(around.get(C, ()), C, coefficients)]
-
-
-def spans(blocks: Iterable[Sequence[int]], coalition: Sequence[int], coefficients: int) -> bool:
-    """Whether chains of meeting blocks reach a coalition, so that (span) holds at any points.
-
-    Parameters
-    ----------
-    blocks : iterable of sequence of int
-        Blocks of parties, each with a mask key.
-    coalition : sequence of int
-        Coalition C.
-    coefficients : int
-        Number m of coefficients.
-
-    Examples
-    --------
-    >>> spans([(0, 1), (1, 2)], (1,), 3), spans([(0, 1), (1, 2)], (1,), 2)
-    (True, False)
-    """
-    C = frozenset(coalition)
-    known = {A for A in map(frozenset, blocks) if C <= A}
-    new = list(known)
-    while new and C not in known:
-        A = min(new, key=len)  # the smallest have the most room
-        new.remove(A)
-        met = {A & B for B in known if len(A | B) <= coefficients} - known
-        known |= met
-        new += met
-    return C in known

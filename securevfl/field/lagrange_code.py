@@ -219,10 +219,8 @@ class LagrangeCode:
     def encode_constant(
         self,
         value: ArrayLike,
-        out: Array | None = None,
         source: Source | None = None,
         masks: ArrayLike | None = None,
-        threads: int = 1,
     ) -> Array:
         """Shares of a polynomial with one value at all K data points.
 
@@ -230,7 +228,7 @@ class LagrangeCode:
         ----------
         value : array_like
             Elements of shape (...), such as a model in FedVS.
-        out, source, masks, threads
+        source, masks
             As for `encode`, which also has the errors.
 
         Returns
@@ -243,7 +241,7 @@ class LagrangeCode:
             value, self.field.modulus, self.field.dtype, f"{name} value"
         )
         left = self._constant_left
-        return self._encode(left, data[None], unproved, out, source, masks, threads, name)
+        return self._encode(left, data[None], unproved, None, source, masks, 1, name)
 
     def _encode(
         self,

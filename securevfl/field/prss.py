@@ -61,14 +61,6 @@ def mask_streams(code: LagrangeCode, degree: int) -> int:
     return degree * (code.size - 1) - code.size + 1
 
 
-def opening_streams(code: LagrangeCode, degree: int) -> int:
-    """Number u of mask coefficients for masks that do not vanish at data points.
-
-    It is degree (K+T-1) - T + 1.
-    """
-    return degree * (code.size - 1) - code.privacy + 1
-
-
 @dataclass(frozen=True)
 class Prss:
     """Keys of N parties, their holders, and what each party computes from its keys.
@@ -241,7 +233,7 @@ class Prss:
         shape : tuple of int
             Shape of the masked result.
         unknown : int
-            Number u; see `mask_streams` and `opening_streams`.
+            Number u; see `mask_streams`.
 
         Returns
         -------

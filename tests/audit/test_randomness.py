@@ -131,7 +131,6 @@ ALLOWED = {
     "verified/parties.py": {"os.urandom"},  # keys of protected values
     "writing.py": {"import secrets"},  # names of files that stand beside what they replace
     "audit/games/guessing.py": {"import secrets"},  # coins of the games
-    "field/first_calls.py": {"np.random.default_rng"},  # inputs of a warm-up
     # Initial weights, in a fork of torch's generator.
     "models/weights.py": {"torch.default_generator.manual_seed"},
     "engine/cluster/ray_connection.py": {"import secrets"},  # the token of a cluster

@@ -1,17 +1,42 @@
 """Covering designs of keys: every coalition lacks enough, nobody computes too much."""
 
 import hashlib
+import itertools
 
 import pytest
 
 from securevfl.errors import ConfigurationError
-from securevfl.field.designs import blocks_of, spans, stream_count, unspanned
+from securevfl.field.designs import blocks_of, stream_count
 
 # (N, T, u)
 SIZES = [
     (4, 1, 1), (4, 1, 2), (7, 1, 6), (28, 1, 4), (5, 2, 2), (7, 2, 4), (10, 2, 3), (16, 2, 5),
     (10, 3, 4), (16, 3, 3), (16, 3, 6), (13, 4, 8), (16, 4, 4), (9, 3, 6), (3, 2, 2),
 ]  # fmt: skip
+
+
+def unspanned(blocks, N, T, m):
+    """All sets of T parties that no chain of meeting blocks reaches."""
+    around = {}
+    for A in blocks:
+        for C in itertools.combinations(sorted(A), T):
+            around.setdefault(C, []).append(A)
+    every = itertools.combinations(range(N), T)
+    return [C for C in every if not spans(around.get(C, ()), C, m)]
+
+
+def spans(blocks, coalition, m):
+    """Whether chains of meeting blocks reach a coalition, so that (span) holds at any points."""
+    C = frozenset(coalition)
+    known = {A for A in map(frozenset, blocks) if C <= A}
+    new = list(known)
+    while new and C not in known:
+        A = min(new, key=len)  # the smallest have the most room
+        new.remove(A)
+        met = {A & B for B in known if len(A | B) <= m} - known
+        known |= met
+        new += met
+    return C in known
 
 
 @pytest.mark.parametrize(("N", "T", "u"), SIZES)

@@ -6,7 +6,7 @@ import flint
 import numpy as np
 import pytest
 
-from securevfl.field import PrimeField, SeededSource, dispatch, warmup
+from securevfl.field import PrimeField, SeededSource, dispatch
 from securevfl.field.kernels import cpu
 from securevfl.field.kernels.fifty import left as lefts
 from securevfl.field.kernels.left_operands import AROUND
@@ -147,23 +147,6 @@ def test_the_tier_chooses_the_form(monkeypatch):
     if "ifma" in cpu.available():
         monkeypatch.delenv(cpu.VARIABLE)
         assert not isinstance(dispatch.prepare(P50, a), lefts.DoubleLeft)
-
-
-@pytest.mark.skipif("ifma" not in cpu.available(), reason="its kernels are watched")
-def test_warming_up_runs_both_orders_of_tiles(monkeypatch):
-    from securevfl.field.kernels.fifty import ifma
-
-    called = []
-
-    def watched(name, kernel):
-        return lambda *arguments: (called.append(name), kernel(*arguments))
-
-    form = ifma.KERNELS
-    watch = {name: watched(name, getattr(form, name)) for name in ("multiply", "stream")}
-    monkeypatch.setattr(ifma, "KERNELS", form._replace(**watch))
-    monkeypatch.setenv(cpu.VARIABLE, "ifma")
-    warmup(F)
-    assert set(called) == {"multiply", "stream"}
 
 
 @pytest.mark.skipif("avx2" not in cpu.available(), reason="doubles are for AVX2 and above")
