@@ -44,9 +44,6 @@ PROTECTED = "__protected__"
 #: Beginning of the kind of a message that stands for a value that was looked at.
 OPENED = "opened "
 
-# Nodes that begin something: inputs, and what is drawn.
-LEAVES = frozenset({"secret", "uniform", "key"})
-
 
 class Node:
     """One step of a trace.
@@ -121,7 +118,6 @@ class Call:
         own = [functions.identity(f) for f in (function, *named.values())]
         publics = [None if isinstance(one, Node) else functions.digest(one) for one in inputs]
         self.code = tuple(own)
-        self._states: list[str] | None = None  # of the models that it is given
         self.identity = functions.digest([*own, *publics])
         self.title = getattr(named.get("function", function), "__name__", "function")
 

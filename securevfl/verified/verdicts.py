@@ -196,9 +196,7 @@ class Judge:
         except (SecureVFLError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             self.fault = f"the trace could not be read: {type(error).__name__}: {error}"
 
-    def decide(
-        self, coalition: Iterable[int], outputs: Sequence[Output] | None = None, claim: str = ""
-    ) -> Verdict:
+    def decide(self, coalition: Iterable[int], outputs: Sequence[Output] | None = None) -> Verdict:
         """Verdict on one coalition, given the outputs that its members may have."""
         some = frozenset(coalition)
         given = self.world.outputs_of(some) if outputs is None else list(outputs)
@@ -228,10 +226,10 @@ class Judge:
             CLEAR if clear else found.verdict,
             tuple(sorted(some)),
             tuple(output.name for output in given),
-            claim or who(some),
+            who(some),
             found.text,
             judge,
-            self.assumptions(found, some),
+            self.assumptions(found),
             found.releases if sure else 0,
             priced(self.world, found.steps) if sure else "",
             clear,
@@ -279,7 +277,7 @@ class Judge:
         found.verdict, found.releases = (DP if releases else PROVED), releases
         return found
 
-    def assumptions(self, found: Found, coalition: frozenset[int]) -> tuple[str, ...]:
+    def assumptions(self, found: Found) -> tuple[str, ...]:
         """Assumptions of a proof besides correct kernels of the library."""
         said = ["parties follow the protocol; the library's kernels, engine and types do theirs"]
         if any(step.what == "prf" for step in found.steps):
