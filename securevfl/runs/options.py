@@ -131,8 +131,8 @@ def may_be_none(info: FieldInfo) -> bool:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def check_values(model: type[BaseModel], values: Mapping[str, object], place: str) -> None:
-    """Refuse values that options of a model do not permit; None stands for the default.
+def check_values(model: type[BaseModel], values: Mapping[str, object]) -> None:
+    """Refuse values that options of a run do not permit; None stands for the default.
 
     ConfigurationError, whose message begins with `place`, names option and requirement. Values from
     a file, such as conditions, are checked when the file is read.
@@ -145,7 +145,7 @@ def check_values(model: type[BaseModel], values: Mapping[str, object], place: st
             _checker(model, name).validate_python(value, strict=_is_scalar(model, name))
         except ValidationError:
             raise ConfigurationError(
-                f"{place}: {name} must be {requirement(info)}, it is {value!r}. Choose another "
+                f"run: {name} must be {requirement(info)}, it is {value!r}. Choose another "
                 "value, or leave the option out."
             ) from None
 

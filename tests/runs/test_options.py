@@ -124,8 +124,8 @@ def test_a_new_option_is_in_the_command_that_reproduces_a_run(monkeypatch):
 
 def test_a_new_option_is_checked():
     with pytest.raises(ConfigurationError, match=r"grace must be a finite number above 0, it is 0"):
-        check_values(Longer, {"grace": 0}, "run")
-    check_values(Longer, {"grace": None}, "run")
+        check_values(Longer, {"grace": 0})
+    check_values(Longer, {"grace": None})
 
 
 def test_study_keys_are_the_options_of_runs():

@@ -143,7 +143,7 @@ def run(
     _check_track(track)
     chosen = get_engine(engine)
     asked = pick(RunSpec, given)
-    check_values(RunSpec, asked, "run")
+    check_values(RunSpec, asked)
     asked["faults"] = load_faults(faults)
     check_supported(chosen, asked)
     own = engine_options(chosen, given)
