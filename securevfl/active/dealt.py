@@ -193,7 +193,6 @@ def chained(before: Secret, *links: Secret) -> Secret:
 
 
 def compared(
-    holder: Participant,
     own: Dealing,
     places: tuple[int, int],
     signing: Signing,
@@ -203,7 +202,6 @@ def compared(
 
     Parameters
     ----------
-    holder : Participant
     own : Dealing
     places : (int, int)
         The holder, and the sender of the other statement.

@@ -284,12 +284,8 @@ class HESplit(SummedEmbeddings):
             MessageSpec("key", "key_holder", "server", "key", public=True, count=in_setup),
             MessageSpec("key", "key_holder", "client", "key", public=True, count=in_setup),
             opening,
-            replace(embedding, opened_by="key_holder"),
-            MessageSpec(
-                *("sum", "server", "key_holder", "ciphertext"),
-                count=in_rounds,
-                opened_by="key_holder",
-            ),
+            embedding,
+            MessageSpec("sum", "server", "key_holder", "ciphertext", count=in_rounds),
             MessageSpec(
                 *("opened", "key_holder", "server", "result"),
                 shape=fixed(rows, self.config.width),

@@ -72,8 +72,6 @@ class MessageSpec:
     count : callable, optional
         Function from the key to the number of such messages, 0 or 1; 1 if it depends on which
         parties are present. By default one message in every round.
-    opened_by : str
-        Role that can decrypt the ciphertext; empty for other messages.
     row_by_row : bool
         Whether the receiver sees values of single training rows, which `Protocol.shown` and
         `Protocol.named_rows` identify for attacks (`Protocol.exposures`).
@@ -93,7 +91,6 @@ class MessageSpec:
     shape: Callable[[MessageKey], tuple[int, ...] | None] | None = None
     dtype: str = ""
     count: Callable[[MessageKey], int] | None = None
-    opened_by: str = ""
     row_by_row: bool = False
     source: str = ""
     modulus: int | None = None

@@ -343,7 +343,7 @@ class Holder(KeyParticipant):
         known = self.history
         if step in known.own:
             own, both = covert.dealing_of(self.public, SERVER, "step", step), (self.index, sender)
-            compared(self, own, both, self.signs, (known.own[step], story))
+            compared(own, both, self.signs, (known.own[step], story))
             agreed = {*known.agreed.get(step, ()), sender}
             recent = {n: one for n, one in known.agreed.items() if n > step - 3 * covert.STORY}
             self.history = replace(known, agreed={**recent, step: tuple(sorted(agreed))})

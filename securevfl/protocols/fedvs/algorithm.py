@@ -191,7 +191,7 @@ class Client(KeyParticipant):
                     self.share("model", encoded_constant(self, self.public.code, model))  # 16-17
                 before = self.ledger.possible_uploads() if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
-                attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
+                attempt = self.checked(await self.receive("attempt", sender=SERVER))
                 if self.public.covert:
                     one_story.note_sum(self, attempt.sum_of(self.round, batch))
                     self.write_ahead()  # the others' uploads are enough for this sum
@@ -226,7 +226,7 @@ class Client(KeyParticipant):
         """
         for round, batch, attempt, gradient in await one_story.catch_up(self):
             check_rows(self.public, batch)
-            one_story.told_of_sum(self, round, self.checked(batch, attempt).sum_of(round, batch))
+            one_story.told_of_sum(self, round, self.checked(attempt).sum_of(round, batch))
             self.step(round, batch, attempt, gradient)
 
     async def upload(self, batch: Batch, attempt: Attempt) -> None:
@@ -407,7 +407,7 @@ class Client(KeyParticipant):
         own = model, self.row_sums[part]
         self.features[part].map(refuse_wrap, *own, *what, *who, shape=(0,))
 
-    def checked(self, batch: Batch, attempt: Attempt) -> Attempt:
+    def checked(self, attempt: Attempt) -> Attempt:
         """The attempt if its sharers keep the guarantee; else ProtocolError, before any upload."""
         check_attempt(self.public, attempt)
         return attempt

@@ -176,7 +176,7 @@ def compare_dealt(client: Any, message: Message) -> None:
     for dealer, *other in zip(about[1], *lists, strict=True):
         if type(dealer) is int and dealer in own:
             dealing, story = own[dealer]
-            compared(client, dealing, (client.index, n), client.signs, (story, tuple(other)))
+            compared(dealing, (client.index, n), client.signs, (story, tuple(other)))
 
 
 def messages(public: Parameters, every: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:

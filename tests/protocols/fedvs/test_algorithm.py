@@ -308,9 +308,9 @@ def test_clients_refuse_an_attempt_whose_masks_would_not_protect_them():
 def test_clients_count_each_sharer_once_and_compare_lives(sharers, life):
     data, options = case("uneven", cohorts=0)
     client = make("fedvs", data, **options).parties()[0]
-    assert client.checked(TRAIN, Attempt((0, 1, 2)))
+    assert client.checked(Attempt((0, 1, 2)))
     with pytest.raises(RunError, match="Nothing was uploaded"):
-        client.checked(TRAIN, Attempt(sharers, life))
+        client.checked(Attempt(sharers, life))
 
 
 @pytest.mark.parametrize(("segments", "privacy"), [(1, 2), (2, 1)])
@@ -318,9 +318,9 @@ def test_a_sum_has_two_clients_more_than_collude_whatever_the_segments(segments,
     data, options = case("uneven", cohorts=0, segments=segments, privacy=privacy)
     client = make("fedvs", data, **options).parties()[0]
     least = tuple(range(privacy + 2))
-    assert client.checked(TRAIN, Attempt(least)).sharers == least
+    assert client.checked(Attempt(least)).sharers == least
     with pytest.raises(RunError, match=f"T = {privacy} need at least T\\+2"):
-        client.checked(TRAIN, Attempt(least[:-1]))
+        client.checked(Attempt(least[:-1]))
 
 
 # -- no row meets two sums of the same models --------------------------------------------------

@@ -159,7 +159,7 @@ async def echo(holder: Any, method: str) -> Secret:
                     f"{method}: 'echoed'", sender, "another form", f"{len(own)} stories"
                 ) from None
             for (dealing, _, story), *other in zip(own, *payload, strict=True):
-                compared(holder, dealing, (index, sender), holder.signs, (story, tuple(other)))
+                compared(dealing, (index, sender), holder.signs, (story, tuple(other)))
     return chained(no_chain(holder), *(one[1] for one in own))
 
 
