@@ -112,8 +112,6 @@ class Links:
 
     Attributes
     ----------
-    lost : int
-        Number of frames from or to an earlier incarnation.
     modulus_of : callable
         Function from a kind to the modulus of field elements in such messages, or None.
     """
@@ -130,7 +128,6 @@ class Links:
         self.run = run
         self.index = index
         self.epoch = epoch
-        self.lost = 0
         self.modulus_of = lambda kind: None
         self._links = {peer: _Link() for peer in peers if peer != index}
 
@@ -188,7 +185,6 @@ class Links:
 
     def _take(self, link: _Link, frame: Frame) -> list[Message]:
         if frame.incarnation < link.epoch or frame.to_incarnation < self.epoch:
-            self.lost += 1
             return []
         what = f"{frame.kind!r} of round {frame.round} from {name_of(frame.sender)}"
         if frame.to_incarnation > self.epoch:
