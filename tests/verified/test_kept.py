@@ -104,10 +104,10 @@ def test_a_verification_needs_no_disk(tmp_path):
 
 def test_what_is_kept_is_checked_by_the_other_process(tmp_path, monkeypatch):
     """A verdict on disk that nobody proved does not become one."""
-    path, traced = tmp_path / "unfinished.jsonl", Traced("split", {}, parties=2)
-    (digest,) = prove_protocol(traced, fresh=False).found
-    wrong = [Verdict("PROVED", tuple(some), (), "client") for some in traced.run().coalitions]
-    verdicts_in(path, traced, "1").add(digest, wrong)
+    path, traced = tmp_path / "unfinished.jsonl", Traced("flexvfl", {}, parties=2)
+    world = traced.run()
+    wrong = [Verdict("PROVED", tuple(sorted(c)), (), "client") for c in world.coalitions]
+    verdicts_in(path, traced, "1").add(world.digest(), wrong)
     monkeypatch.setattr(proofs, "_elsewhere", lambda file: (_answers(file), "no answer"))
     found = prove_protocol(traced, kept=verdicts_in(path, traced, "1"))
     assert {one.verdict for one in found.verdicts} == {"NOT PROVED"}
