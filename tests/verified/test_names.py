@@ -92,6 +92,21 @@ def test_a_tape_in_a_product_is_no_mask_of_the_product(named):
     assert Judge(world).entries.shortened
 
 
+def test_names_of_three_factors_go_by_their_order(monkeypatch):
+    """Names cost a proof here, as the page says; without them there is one."""
+    world = World(2**31 - 1)
+    alice, _ = world.party(0), world.party(SERVER)
+    x, y, z = (world.secret(0, name, (2, 2)) for name in "xyz")
+    alice.send(SERVER, "up", x @ (y @ z))
+    one, two, three = map(world.spec, (x, y, z))
+    world.output("product", one @ two @ three, to=[SERVER], alone=True)
+    assert decide(world, {SERVER}).verdict == "NOT PROTECTED"
+    monkeypatch.setattr(check, "MANY", 0)
+    found = decide(world, {SERVER})
+    assert (found.verdict, found.clear) == ("NOT PROVED", ())
+    assert "is no function of outputs" in found.text
+
+
 def test_an_output_in_names_is_a_function_of_inputs(named):
     world = World(2**31 - 1)
     alice, _ = world.party(0), world.party(SERVER)
