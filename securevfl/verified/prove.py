@@ -272,6 +272,8 @@ class Prover:
                 continue
             form = form.copied()
             for block in moved:
+                if block not in form.linear:  # what stands for another one took it away
+                    continue
                 view, c = form.linear.pop(block)
                 if (block, view) not in self._seen:
                     self._seen[block, view] = self.algebra.seen(self.subst[block], view)

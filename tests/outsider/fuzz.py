@@ -926,6 +926,10 @@ def run(seed: int, cases: int, seconds: float = 1e9, keep: str = "") -> Any:
                 bad.append(("crash", number - 1, program, coalition, traceback.format_exc()))
                 note(keep, bad[-1])
                 continue
+            if " ended in " in verdict.text:  # an error that `decide` caught
+                counts["crash"] += 1
+                bad.append(("crash", number - 1, program, coalition, verdict.text))
+                note(keep, bad[-1])
             private = exact.private(coalition)
             sort = "linear" if linear(program) else "other"
             name = f"{sort} {'private' if private else 'leaks'} {verdict.verdict}"

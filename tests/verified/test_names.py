@@ -92,6 +92,22 @@ def test_a_tape_in_a_product_is_no_mask_of_the_product(named):
     assert Judge(world).entries.shortened
 
 
+def squared(values):
+    return values * values % 7
+
+
+def test_a_moved_tape_may_take_another_one_away():
+    """The search ended in a KeyError: r + t is s - x, where t has its own place."""
+    world = World(2**31 - 1)
+    alice, _ = world.party(0), world.party(SERVER)
+    x, y = (world.secret(0, name, (2,)) for name in "xy")
+    r, t = alice.uniform(2), alice.uniform(2)
+    for one in (r + t + x, t + y, (r + t).map(squared)):
+        alice.send(SERVER, "up", one)
+    world.output("x", world.spec(x), to=[SERVER], alone=True)
+    assert decide(world, {SERVER}).verdict == "NOT PROTECTED"
+
+
 def test_names_of_three_factors_go_by_their_order(monkeypatch):
     """Names cost a proof here, as the page says; without them there is one."""
     world = World(2**31 - 1)
