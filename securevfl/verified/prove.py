@@ -271,9 +271,7 @@ class Prover:
                     form = self.algebra.substitute(form, block, self.subst[block])
                 continue
             form = form.copied()
-            for block in moved:
-                if block not in form.linear:  # what stands for another one took it away
-                    continue
+            for block in (b for b in moved if b in form.linear):  # one may take another away
                 view, c = form.linear.pop(block)
                 if (block, view) not in self._seen:
                     self._seen[block, view] = self.algebra.seen(self.subst[block], view)
