@@ -74,3 +74,6 @@ def test_a_dealing_that_goes_on_with_other_dealings_names_the_dealer():
     assert judge(TwoStories(one, signer.state(restarted, other.encoded())), keys) is None
     skipped = dataclasses.replace(later, step=3)
     assert judge(TwoStories(one, signer.state(skipped, other.encoded())), keys) is None
+    loose = [dataclasses.replace(each, kind="model") for each in (SUBJECT, later)]
+    one, following = map(signer.state, loose, (first.encoded(), other.encoded()))
+    assert judge(TwoStories(one, following), keys) is None  # no chain is kept of this kind

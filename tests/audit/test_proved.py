@@ -131,13 +131,32 @@ def test_the_claims_of_a_card_are_judged_by_proofs(install):
     assert all(one.evidence for one in report.claims)
 
 
-@pytest.mark.parametrize(("granted", "verdict"), [((COUNTS,), "PROVED"), ((), "NOT PROTECTED")])
+@pytest.mark.parametrize(
+    ("granted", "verdict"),
+    [
+        ((COUNTS,), "PROVED"),
+        ((), "NOT PROTECTED"),
+        ((SUMS,), "NOT PROTECTED"),  # another output
+        ((COUNTS[:4],), "NOT PROTECTED"),  # no name of it
+    ],
+)
 def test_a_value_of_one_party_that_the_claim_grants_is_no_gap(granted, verdict):
     world, name = World(97), f"{COUNTS} of 0"
     world.output(name, world.spec(world.secret(0, "columns", (2, 2))), alone=True)
     one = Verdict("NOT PROTECTED", (SERVER,), (name,), clear=(name,))
     claim = Claim("server", "features", "perfect", "a theorem", given=granted)
     assert judged_by_proof(claim, [one], [([one], world)]).verdict == verdict
+
+
+def test_the_worst_coalition_and_the_worst_trace_decide():
+    claim = Claim("T clients", "features", "perfect", "a theorem")
+    good, bad = (Verdict(word, (n,), ()) for n, word in enumerate(("PROVED", "VIOLATED")))
+    for some in ([good, bad], [bad, good]):
+        assert judged_by_proof(claim, some, [(some, World(97))]).verdict == "VIOLATED"
+    other = replace(bad, coalition=good.coalition)
+    for words in ((good, other), (other, good)):
+        traces = [([one], World(97)) for one in words]
+        assert judged_by_proof(claim, [good], traces).verdict == "VIOLATED"
 
 
 OUTPUTS = "declared outputs (gradient)"

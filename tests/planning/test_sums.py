@@ -21,6 +21,8 @@ def test_constant_columns_and_steps_that_are_no_powers_of_two():
     assert few_in_residues({0: 0, 1: 0, 2: 0}, 3) == ""
     # Modulo 9 clients 0 and 2 are left, modulo 49 clients 0 and 1.
     assert "of clients [0, 1] alone" in few_in_residues({0: 1, 1: 9, 2: 49}, 3)
+    # 2 is nobody's step.
+    assert "modulo 2, which" in few_in_residues({0: 1, 1: 6, 2: 10, 3: 14}, 3)
     prime = 1_000_003  # beyond the divisors that are tried one by one
     assert f"modulo {prime}" in few_in_residues({0: 1, 1: prime, 2: 2 * prime}, 2)
 

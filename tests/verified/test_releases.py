@@ -7,7 +7,7 @@ import pytest
 
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
 from securevfl.verified import SERVER, FlowError, World, decide
-from securevfl.verified.costs import price
+from securevfl.verified.costs import costs, price
 
 SIGMA = 2 * noise_multiplier(5.0, 1e-5)  # of rows clipped to 1
 
@@ -128,3 +128,18 @@ def test_what_differs_in_sigma_is_composed_exactly(world):
     assert price(world, nodes) == (
         f"({gaussian_epsilon(4.8 / 2, 1, 1e-5):.4g}, 1e-05) for one row of party 0"
     )
+
+
+def test_each_party_pays_for_all_its_own_releases_and_no_other_s(world):
+    alice, bob, server = world.party(0), world.party(1), world.party(SERVER)
+    value, labels = clipped(world), world.secret(SERVER, "labels", np.arange(8) % 2, real=True)
+    alice.gaussian(value, SIGMA, rows=np.arange(4))
+    alice.gaussian(value, SIGMA)  # of all rows: beside those of named ones
+    bob.gaussian(clipped(world, 1), SIGMA)
+    for epsilon in (0.5, 0.25):
+        server.randomised(labels, 2, epsilon)
+    nodes = [node.number for node in world.nodes if node.op == "release"]
+    found = {(party, what): epsilon for party, epsilon, _, what in costs(world, nodes)}
+    twice = gaussian_epsilon(noise_multiplier(5.0, 1e-5), 2, 1e-5)
+    wanted = {(0, "row"): twice, (1, "row"): 5.0, (SERVER, "label"): 0.75}
+    assert found == pytest.approx(wanted, rel=1e-3)
