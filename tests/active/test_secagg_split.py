@@ -328,3 +328,17 @@ def test_a_sum_that_was_named_and_came_to_no_step_is_of_the_same_clients_or_of_n
     assert covert.conflict(sums, rows, ALL[::-1]) == ()
     assert covert.conflict(sums, rows[3:], FIRST) == ()
     assert covert.noted(sums, rows[:3], ALL) == sums
+
+
+def test_the_ledger_refuses_other_survivors_of_any_row_that_it_has():
+    sums = covert.noted((), np.array([3, 1]), (0, 1, 2))
+    sums = covert.noted(sums, np.array([5]), (0, 1, 3))
+    for rows, survivors, found in (
+        ([1, 9], (0, 1), (0, 1, 2)),
+        ([5], (0, 1, 2), (0, 1, 3)),
+        ([3, 1], (2, 1, 0), ()),  # the same sum
+        ([9], (0, 1), ()),
+    ):
+        assert covert.conflict(sums, np.array(rows), survivors) == found
+    assert covert.free(sums, np.array([1, 4, 5])).tolist() == [4]
+    assert covert.free(sums, np.array([1, 5])).tolist() == [1, 5]

@@ -319,9 +319,18 @@ def test_a_restart_goes_on_from_the_finished_pairs(tmp_path, monkeypatch):
     assert resumed(SETS, tmp_path, monkeypatch) == []
 
 
+def other_session(sets, folder):
+    """Member 0 holds what another intersection of the same sets left."""
+    with np.load(folder / "0/psi-9.npz") as found:
+        kept = dict(found)
+    kept["session"][0] ^= 1
+    np.savez(folder / "0/psi-9.npz", **kept)
+
+
 @pytest.mark.parametrize(
     ("changed", "begun"),
     [
+        (other_session, [0]),
         (lambda sets, folder: sets[0].reverse(), [0]),
         (lambda sets, folder: sets[9].append("new"), [0, 1, 2]),
         (lambda sets, folder: (folder / "0/psi-9.npz").unlink(), [0]),
