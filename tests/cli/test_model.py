@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 import securevfl as svfl
 from securevfl.bench.field import bench_field
-from securevfl.cli import bench, completion, displays, studies, verify
+from securevfl.cli import completion, displays, studies, tables, verify
 from securevfl.cli import output as show
 from securevfl.cli import run as start
 from securevfl.cli.app import app, in_flags
@@ -104,11 +104,18 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
         (start, ("start", "go_on")),
         (verify, ("start",)),
         (studies, ("compare", "study", "plan")),
-        (bench, ("threshold", "methods", "decoding", "scale")),
         (show, ("print_rounds", "print_json", "print_brief")),
+        (tables, ("print_decoding", "print_scale")),
     ):
         for name in names:
             monkeypatch.setattr(module, name, note)
+    for name in (
+        *("scale.bench_scale", "scale.draw_scale", "threshold.Sweep.run", "threshold_picture.draw"),
+        *("decoding.map_threshold", "decoding.time_rounds", "decoding.draw_threshold"),
+        *("decoding.report", "methods.MethodTable.run", "methods_picture.draw"),
+    ):
+        monkeypatch.setattr(f"securevfl.bench.{name}", note)
+    monkeypatch.setattr("securevfl.cli.bench._print", note)
     for name in ("invitation.invite", "join.join", "relay.start", "relay.init"):
         monkeypatch.setattr(f"securevfl.runs.organisations.{name}", note)
     monkeypatch.setattr(
