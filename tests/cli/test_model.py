@@ -110,11 +110,13 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
         for name in names:
             monkeypatch.setattr(module, name, note)
     for name in (
-        *("scale.bench_scale", "scale.draw_scale", "threshold.Sweep.run", "threshold_picture.draw"),
+        *("scale.bench_scale", "scale.draw_scale", "threshold_picture.draw"),
+        *("threshold.Sweep.run", "threshold.write_csv"),
         *("decoding.map_threshold", "decoding.time_rounds", "decoding.draw_threshold"),
         *("decoding.report", "methods.MethodTable.run", "methods_picture.draw"),
     ):
         monkeypatch.setattr(f"securevfl.bench.{name}", note)
+    monkeypatch.setattr("securevfl.bench.threshold.latex", str)
     monkeypatch.setattr("securevfl.cli.bench._print", note)
     for name in ("invitation.invite", "join.join", "relay.start", "relay.init"):
         monkeypatch.setattr(f"securevfl.runs.organisations.{name}", note)
