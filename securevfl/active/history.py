@@ -88,6 +88,12 @@ def tell_missed(server: Any, message: Any) -> None:
     server.send(message.sender, "missed", columns, round=message.round)
 
 
+def may_lack(client: Any) -> bool:
+    """Whether the announcement of a round never arrived, so that its step may be missing."""
+    found: bool = client.round > client.round_before + 1
+    return found
+
+
 async def catch_up(client: Any) -> list[tuple[Any, ...]]:
     """Rounds that the client missed, in order: number, announced values and dL/dH.
 

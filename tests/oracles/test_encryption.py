@@ -130,18 +130,18 @@ def test_one_pair_of_keys_for_all_is_found(monkeypatch):
 
 def hand_over_backwards(monkeypatch):
     """The edit of a review: others get the secret key too, its bytes in reverse."""
-    load = Ckks.load
+    load, generate = Ckks.load, Ckks.generate
 
-    def backwards(self, context):
-        raw = context.serialize(save_secret_key=True, **self._KEYS)
-        return _padded(raw[::-1], 2 * self.KEY_NBYTES)
+    def backwards(self):
+        _, secret = generate(self)
+        return _padded(secret[::-1], 2 * self.KEY_NBYTES), secret
 
     def loaded(self, key):
         if len(key) != 2 * self.KEY_NBYTES:
             return load(self, key)
         return self.tenseal.context_from(_unpadded(key)[::-1], n_threads=1)
 
-    monkeypatch.setattr(Ckks, "_public", backwards)
+    monkeypatch.setattr(Ckks, "generate", backwards)
     monkeypatch.setattr(Ckks, "load", loaded)
 
 
@@ -153,15 +153,17 @@ def test_a_public_key_with_the_secret_one_backwards_is_found(monkeypatch):
 
 
 def test_a_public_key_with_the_secret_one_is_found(monkeypatch):
-    def whole(self, context):
-        raw = context.serialize(save_secret_key=True, **self._KEYS)
-        return _padded(raw, 2 * self.KEY_NBYTES)
+    generate = Ckks.generate
+
+    def whole(self):
+        _, secret = generate(self)
+        return _padded(secret, 2 * self.KEY_NBYTES), secret
 
     def loaded(self, key):
         packed = len(key) == 2 * self.KEY_NBYTES
         return self.tenseal.context_from(_unpadded(key) if packed else key, n_threads=1)
 
-    monkeypatch.setattr(Ckks, "_public", whole)
+    monkeypatch.setattr(Ckks, "generate", whole)
     monkeypatch.setattr(Ckks, "load", loaded)
     assert "the key that others get holds the secret one" in faults(Ckks(4))
 

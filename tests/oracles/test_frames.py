@@ -75,11 +75,11 @@ class LabelsInTheClear(Sealer):
 class FewKeys(Sealer):
     """Private keys of 32 bits."""
 
-    def __init__(self, protocol, run, index, pair=None):
+    def __init__(self, protocol, run, index):
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-        few = X25519PrivateKey.from_private_bytes(os.urandom(4) * 8)
-        super().__init__(protocol, run, index, pair or few)
+        super().__init__(protocol, run, index)
+        self._secret = X25519PrivateKey.from_private_bytes(os.urandom(4) * 8)
 
 
 class OldKeysAgain(Sealing):

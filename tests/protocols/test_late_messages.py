@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from securevfl.data import load_dataset
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE
 from securevfl.engine.faults import Faults, Outage
@@ -25,6 +26,7 @@ from securevfl.protocols.base.summed_parties import SummedClient
 from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import TINY, History, make, paper_conditions, simulate
+from securevfl.verified import bare_of
 
 SEEDS = range(int(os.environ.get("SECUREVFL_LATE", "6")))
 SMALL = TINY | {"rounds": 6}
@@ -116,6 +118,30 @@ def test_lost_shares_and_uploads_change_no_loss_where_enough_results_come(seed):
     assert simulation.lost > 0
     assert losses == wanted
     assert models_of(parties) == models
+
+
+@pytest.mark.parametrize(("name", "parties"), [("fedvs", 6), ("secagg_split", 9)])
+def test_who_never_heard_of_a_round_takes_its_step_before_the_next(name, parties):
+    """An honest client was in dispute with an honest server: it did not know what it lacked."""
+    options = {"share_timeout": 9.0, "result_timeout": 9.0, "security": "covert"}
+    if name == "fedvs":
+        options |= {"degree": 1, "sum_budget": 0.0}
+
+    def loses(message, chance):
+        return (message.kind, message.receiver, message.round) == (ANNOUNCE, 4, 3)
+
+    data = load_dataset("digits", parties=parties).subset(40, 10)
+    made, history = make(name, data, seed=1, defaults=SMALL, **options), History()
+    simulation = ShakyLinks(made.parties(), 1, observer=history, secrets=made.secrets, loses=loses)
+    with one_thread():
+        simulation.run()
+    assert simulation.lost == 1
+    names = Counter(event.name for event in history.events)
+    assert names["round"] == SMALL["rounds"]
+    assert not names["refused"]
+    assert not names["given_up"]
+    stories = {bare_of(party.story[0]).tobytes() for party in simulation.parties.values()}
+    assert len(stories) == 1
 
 
 @pytest.mark.parametrize("seed", SEEDS)

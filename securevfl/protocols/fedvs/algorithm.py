@@ -178,7 +178,7 @@ class Client(KeyParticipant):
             with round_:
                 batch: Batch = round_.payload
                 check_rows(self.public, batch)
-                if self.public.covert and lacking:
+                if self.public.covert and (lacking or one_story.may_lack(self)):
                     await self.catch_up()
                 lacking = batch.part == "train"
                 self.rows = len(batch.rows)

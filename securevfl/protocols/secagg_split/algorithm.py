@@ -141,8 +141,9 @@ class Client(SummedClient):
         lacking = self.returned  # it may have missed a gradient
         async for round_ in self.rounds():
             with round_:
-                for one in await history.catch_up(self) if lacking else ():
-                    self.follow(*one)
+                if lacking or history.may_lack(self):
+                    for one in await history.catch_up(self):
+                        self.follow(*one)
                 lacking, rows = True, round_.payload
                 covert.check_rows(rows, self.batches.length)
                 # It comes before the next announcement, so it is here where that one is.

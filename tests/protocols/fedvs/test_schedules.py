@@ -32,9 +32,9 @@ class LabelOfStep(Client):
         attempt = dataclasses.replace(self.attempt, life=0, harmless=())
         return super().masked(upload, attempt.told(attempt.stepped, self.batch))
 
-    def checked(self, batch, attempt):
+    async def upload(self, batch, attempt):
         self.batch, self.attempt = batch, attempt
-        return super().checked(batch, attempt)
+        await super().upload(batch, attempt)
 
 
 class TapeAhead(Client):
