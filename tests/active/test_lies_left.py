@@ -219,7 +219,7 @@ def test_who_asks_for_a_step_is_not_told_of_other_sharers_than_before(monkeypatc
     assert played.found == {}
     assert played.judge.uploads == N
     if security == "covert":
-        monkeypatch.setattr(Client, "checked", lambda self, batch, attempt: attempt)
+        monkeypatch.setattr(Client, "checked", lambda self, attempt: attempt)
         monkeypatch.setattr(told_history, "told_of_sum", lambda *_: None)
         assert run(server, **how).found["products"] < 1e-6
 

@@ -58,9 +58,9 @@ def test_cohorts_that_are_too_small_are_refused_before_the_run():
 )
 def test_a_client_uploads_to_no_sum_over_a_part_of_a_cohort(options, sharers, cut):
     client = make("fedvs", data(8), **options).parties()[0]
-    client.checked(BATCH, Attempt(tuple(range(8))))
+    client.checked(Attempt(tuple(range(8))))
     with pytest.raises(RunError, match=f"{cut}.*Nothing was uploaded"):
-        client.checked(BATCH, Attempt(tuple(sharers)))
+        client.checked(Attempt(tuple(sharers)))
 
 
 @pytest.mark.parametrize(("parties", "segments"), [(9, 2), (8, 2), (8, 1)])
@@ -72,7 +72,7 @@ def test_two_announcements_that_could_be_decoded_do_not_differ_by_a_client(parti
     whole = tuple(range(parties))
     sharers = {protocol.public.cohorts.whole(set(whole) - {n}) for n in whole}
     for other in sharers:
-        protocol.parties()[other[0]].checked(BATCH, Attempt(other))
+        protocol.parties()[other[0]].checked(Attempt(other))
         assert len(set(whole) - set(other)) >= protocol.code.privacy + 2
 
 
