@@ -63,7 +63,7 @@ def table_2(name: str) -> Iterator[Line]:
             [final(study, one, two, name=claim)],
             [study],
             printed(paper[one] - paper[two]),
-            depends="" if chosen else "rates by test rows",
+            depends="" if chosen else "rates chosen on test rows",
             digits=2,
             note=f"{step.text(2)}. Optimiser and rate "
             + (

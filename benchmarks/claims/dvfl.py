@@ -194,7 +194,7 @@ def vafl() -> Line:
     theirs = {kind: paper(BY_TIME, f"vafl-{kind}-0.1") for kind in kinds}
     return Line(
         "T1 VAFL",
-        "DVFL above, every fault",
+        "DVFL above: link, guest, host loss",
         [
             paired(kind, values(WHOLE, f"dvfl-{kind}-0.1"), values(BY_TIME, f"vafl-{kind}-0.1"))
             for kind in kinds
@@ -224,8 +224,8 @@ def few_rows() -> Line:
     """Few aligned rows."""
     studies = [f"dvfl/aligned-{n}" for n in ALIGNED]
     return Line(
-        "T3",
-        "DVFL above SplitNN, few labels",
+        "T3, 128-1024 labels",
+        "above SplitNN",
         [
             final(study, "dvfl", "split", name=f"{n} rows")
             for n, study in zip(ALIGNED, studies, strict=True)
@@ -248,6 +248,7 @@ def other_set(name: str) -> Iterator[Line]:
         [paired("SplitNN above DVFL", split, values(study, "dvfl"))],
         [study],
         printed(round(paper(study, "split") - paper(study, "dvfl"), 2)),
+        depends="own features" * (name == "caltech-7"),
         digits=2,
         note=NOTES[name],
     )

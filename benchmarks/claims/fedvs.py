@@ -289,6 +289,7 @@ def read_off() -> Iterator[Line]:
             [Difference("accuracy", *level)],
             [study],
             printed(results(study)["paper"]["accuracy"]),
+            depends={CALTECH: "own features", "parkinson-row": "split by row"}.get(name, ""),
             levels=True,
             digits=2,
             note="A value read off a plot has no interval. Parkinson is split by row, so that rows "

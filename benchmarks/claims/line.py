@@ -17,6 +17,7 @@ from securevfl.studies.intervals import differing
 
 SAME, NONE, OTHER, OPEN = "same", "none", "other", "-"
 INSIDE, OUTSIDE = "inside", "outside"
+FEW = 4  # differences that stand in a row one by one
 NAMES = {
     "mnist": "MNIST",
     "fashion-mnist": "Fashion",
@@ -168,23 +169,33 @@ class Line:
             return INSIDE if found[0] else OUTSIDE
         return f"{sum(found)}/{len(found)}"
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a row lists its few differences, beside as many printed numbers."""
+        numbers = all(size.low == size.high for size in self.printed)
+        return numbers and 1 < len(self.differences) <= FEW and bool(self.printed)
+
     def printed_cell(self) -> str:
         """The paper's sizes."""
         if not self.printed:
             return self.shows
         ends = [end for each in self.printed for end in each]
-        text = _range(ends, self.digits if self.levels else _digits(self.printed))
+        digits = self.digits if self.levels else _digits(self.printed)
+        if self.one_by_one:
+            return _listed([size.low for size in self.printed], digits)
+        text = _range(ends, digits)
         return "0" if text == "+0" else text.lstrip("+" * self.levels)
 
     def ours_cell(self) -> str:
-        """Our difference with its interval; of many the range, and the widest interval."""
+        """Our difference with its interval; of many all or the range, and the widest interval."""
         if not self.differences:
             return "-"
         if len(self.differences) == 1:
             return self.differences[0].figure(self.digits).lstrip("+" * self.levels)
         halves = [each.half for each in self.differences if not math.isnan(each.half)]
         wide = f" (±{max(halves):.{self.digits}f})" if halves else ""
-        return _range([each.mean for each in self.differences], self.digits) + wide
+        means = [each.mean for each in self.differences]
+        return (_listed if self.one_by_one else _range)(means, self.digits) + wide
 
     def seeds_cell(self) -> str:
         """Numbers of pairs."""
@@ -199,6 +210,11 @@ class Line:
 def _digits(sizes: Sequence[Printed]) -> int:
     """Digits after the point that a paper prints."""
     return max(len(f"{end:.6g}".partition(".")[2]) for size in sizes for end in size)
+
+
+def _listed(numbers: Sequence[float], digits: int) -> str:
+    """All numbers, in their order."""
+    return ", ".join(f"{each:+.{digits}f}" for each in numbers)
 
 
 def _range(numbers: Sequence[float], digits: int) -> str:

@@ -43,7 +43,7 @@ def lines() -> Iterator[Line]:
     few = (400,)
     most = tuple(n for n in SIZES[RIVALS] if n not in few)
     yield rivals("VFLHLP above FedHSSL, not 400 rows", most, 1)
-    yield rivals("FedHSSL above VFLHLP, 400 rows", few, -1)
+    yield rivals("FedHSSL above, 400 rows", few, -1)
 
 
 def vanilla() -> Iterator[Line]:
@@ -74,7 +74,7 @@ def alone(study: str, claim: str, sizes: Sequence[int]) -> Line:
         "T2 Avazu" if study == AVAZU else "T3 Criteo",
         claim,
         against(study, "local", sizes),
-        [f"vflhlp/{study}", f"vflhlp/{ALONE.get(study, study)}"],
+        list(dict.fromkeys(f"vflhlp/{one}" for one in (study, ALONE.get(study, study)))),
         gaps(study, "local", sizes),
         digits=3,
         note="On Avazu the active party's rate and length are the best of thirty pairs on "

@@ -25,7 +25,8 @@ def line(stored):
     def make(*found, printed=(), **others):
         differences = [stored.Difference("", *each) for each in found]
         sizes = tuple(module.Printed(*each) for each in printed)
-        return module.Line("T1", "one above two", differences, ["fedvs/rate"], sizes, **others)
+        claim = others.pop("claim", "one above two")
+        return module.Line("T1", claim, differences, ["fedvs/rate"], sizes, **others)
 
     return make
 
@@ -77,6 +78,30 @@ def test_a_size_belongs_to_each_difference(line):
     assert made.size_cell() == "1/2"
     with pytest.raises(ValueError, match="not one printed size"):
         line((1.0, 0.5, 5), printed=[(1.0, 1.0)] * 2)
+
+
+def test_few_differences_stand_in_the_order_of_the_printed_ones(line):
+    """Many, those without a printed number, and those beside a range have their range."""
+    few = [(2.0, 0.5, 5), (1.0, 0.8, 5), (3.0, 0.5, 5)]
+    sizes = [(2.5, 2.5), (1.0, 1.0), (4.0, 4.0)]
+    made = line(*few, printed=sizes)
+    assert (made.printed_cell(), made.ours_cell()) == (
+        "+2.5, +1.0, +4.0",
+        "+2.0, +1.0, +3.0 (±0.8)",
+    )
+    ranges = [(2.0, 3.0)] * 3
+    for others in (line(*few), line(*few, printed=ranges), line(*few * 2, printed=sizes * 2)):
+        assert others.ours_cell() == "+1.0 to +3.0 (±0.8)"
+
+
+def test_a_claim_has_the_words_of_all_its_readings(line, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = importlib.import_module("results_page")
+    up, flat, down = ((mean, 0.5, 5) for mean in (2.0, 0.1, -2.0))
+    alike = [line(up, claim="a"), line(up, claim="a", depends="other rows")]
+    both = [line(up, claim="b"), line(down, claim="b"), line(claim="b")]
+    weaker = [line(up, claim="c"), line(flat, claim="c")]
+    assert page.turned([*alike, *both, *weaker]) == [{"same", "other"}, {"same", "none"}]
 
 
 def test_time_to_a_loss_is_compared_between_runs_of_the_same_settings(
