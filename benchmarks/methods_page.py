@@ -64,6 +64,10 @@ models have one hidden layer of 128, batches 256 rows, the rate is 0.05 for 50 e
 ten; here methods have their defaults, as in the other tables. Its code counts rounds until a
 training accuracy of 0.88 on this set (`STOPPING_ACC`); figures of the paper are not copied here.
 """
+ONE_CLASS = """77.9 % of all rows have one class: at this accuracy a model names it for each row, and AUC says
+whether its scores are in order nevertheless.
+"""
+WORDS = {VFLAIR: TWO, "credit-card": ONE_CLASS}
 
 Row = Mapping[str, Any]
 
@@ -100,7 +104,7 @@ def page() -> str:
 def section(data: str, cells: Sequence[Row], found: Sequence[str]) -> list[str]:
     """Heading, table, fronts and empty cells of a data set."""
     there = [cell for cell in cells if cell["seeds"]]
-    lines = [f"## {TITLES.get(data, data)}", "", *([TWO] if data == VFLAIR else [])]
+    lines = [f"## {TITLES.get(data, data)}", "", *([WORDS[data]] if data in WORDS else [])]
     if there:
         lines += [*figures(there, on_fronts(cells, data), found), ""]
         for cost, unit in (("bytes", 1e6), ("time", 1.0)):

@@ -33,7 +33,8 @@ def draw(path: Path) -> None:
 def drawer(path: Path) -> Callable[[Path], None]:
     """The function that draws a picture."""
     if path.name == "curves.png":
-        return curves_of_a_study
+        study = "/".join(path.parts[-3:-1])
+        return losses if study.startswith(OF_LOSSES) else curves_of_a_study
     known = {
         "attacks": attacks,
         "frontier": frontier,
@@ -48,17 +49,62 @@ def curves_of_a_study(path: Path) -> None:
     from securevfl.studies.study import read_study
     from securevfl.studies.summary import draw as draw_jobs
 
-    jobs: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
-    with (path.parent / "curves.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            own = {key: float(value) for key, value in row.items() if key not in KEYS and value}
-            jobs[row["run"], row["seed"]].append(own)
-    told = [{"label": label, "curve": curve} for (label, _), curve in jobs.items()]
+    told = [
+        {"label": label, "curve": curve} for label, own in curves(path).items() for curve in own
+    ]
     study = PAPERS / path.parent.parent.name / f"{path.parent.name}.toml"
     draw_jobs(read_study(study), told, path)
 
 
 KEYS = ("run", "seed")
+# CVFL's figures show test losses, against time or epochs; their runs' names begin with the case.
+OF_LOSSES = ("cvfl/figure-2-", "cvfl/figures-3-6-")
+CASES = ("iid-50", "iid-95", "noniid-50", "noniid-95")
+
+
+def curves(path: Path) -> dict[str, list[list[dict[str, float]]]]:
+    """Evaluations by run, a list for each seed, beside a picture."""
+    found: dict[str, dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    with (path.parent / "curves.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            own = {key: float(value) for key, value in row.items() if key not in KEYS and value}
+            found[row["run"]][row["seed"]].append(own)
+    return {run: [*seeds.values()] for run, seeds in found.items()}
+
+
+def losses(path: Path) -> None:
+    """Test losses, a panel for each case, with one colour for a way in all of them."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    from securevfl.runs.plots import draw_band
+
+    runs = curves(path)
+    cases = [case for case in CASES if any(run.startswith(f"{case}-") for run in runs)] or [""]
+    axis = "time" if cases == [""] else "step"
+    ways = list(dict.fromkeys(run.removeprefix(f"{case}-") for case in cases for run in runs
+                              if run.startswith(case)))  # fmt: skip
+    lines = -(-len(cases) // 2)
+    figure = Figure(figsize=(8, 2.8 * lines + 1), layout="constrained")
+    panels = figure.subplots(lines, min(2, len(cases)), squeeze=False, sharey=True).ravel()
+    for panel, case in zip(panels, cases, strict=True):
+        for number, way in enumerate(ways):
+            seeds = runs.get(f"{case}-{way}" if case else way)
+            if seeds:
+                draw_band(panel, number, way, seeds, axis, "test_loss")
+        panel.set(
+            title=case, xlabel="virtual time (s)" if axis == "time" else "round", yscale="log"
+        )
+        panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0)))
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        panel.yaxis.set_minor_formatter(NullFormatter())
+        panel.grid(alpha=0.25)
+    for panel in panels[::2]:
+        panel.set_ylabel("test loss")
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, frameon=False, loc="outside lower center", ncols=6)
+    figure.suptitle(f"{path.parent.name}: mean over seeds that ended, and their range")
+    figure.savefig(path, dpi=100)
 
 
 def attacks(path: Path) -> None:
@@ -164,7 +210,7 @@ def _legend(figure: Any, content: dict[str, Any]) -> None:
     if any(one.get("above 0.95") for line in content["lines"] for one in _attacks(line)):
         words = "columns found (correlation above 0.95)"
         handles.append(Line2D([], [], color="red", marker="x", linestyle="", label=words))
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
 
 
 def _attacks(line: dict[str, Any]) -> Sequence[dict[str, Any]]:

@@ -72,8 +72,9 @@ Building the site, or `PYTHONPATH=. python benchmarks/build.py`, writes these pa
 pictures and settings. `securevfl study FILE` repeats a study of `benchmarks/papers`.
 `results-claims` has every difference of the tables above, `results-told` what cards say beside what
 attacks got, `results-sums` accuracy against equations. More: `results-fedvs`,
-`results-coded-split`, `results-cluster`, `results-label-partitioned`, `results-dvfl`, `results-vflhlp`, `results-faults`, `results-attacks`,
-`results-comparators`, `results-organisations`, `results-thresholds`; `results-methods` compares
+`results-coded-split`, `results-cluster`, `results-label-partitioned`, `results-dvfl`,
+`results-vflhlp`, `results-faults`, `results-attacks`, `results-comparators`,
+`results-organisations`, `results-thresholds`; `results-methods` compares
 all methods.
 """
 

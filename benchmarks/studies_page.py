@@ -38,7 +38,8 @@ list such as `seeds = [11]` in the file asks for other seeds). Values are of hel
 cent, mean and 95 % t interval over seeds, with the paper's in brackets. Differences are paired by
 seed; bold ones have an interval that leaves out 0, and they are not corrected for their number. A
 value at a virtual time is interpolated between two evaluations; † marks the last one of a run that
-had ended before. [results-claims.md](results-claims.md) has differences beside the printed ones.
+had ended before. The bands of pictures are no intervals, but go from the least seed to the
+greatest. [results-claims.md](results-claims.md) has differences beside the printed ones.
 `benchmarks/studies_page.py` writes this page.
 """
 

@@ -13,6 +13,7 @@ from securevfl.errors import needs
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999")
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _STYLES = ("-", "--", ":")
+_ACROSS = 3  # panels, so that a page shows letters in a size that can be read
 
 Row = Mapping[str, Any]
 
@@ -47,18 +48,24 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
         }
         for number, name in enumerate(names)
     }
-    height = 3.2 + 0.6 + 0.3 * len(names)
-    figure = Figure(figsize=(2.7 * len(panels) + 2.2, height), layout="constrained")
+    across, down = min(_ACROSS, len(panels)), -(-len(panels) // _ACROSS)
+    heights = (2.6, 0.6 + 0.24 * len(names))
+    figure = Figure(figsize=(2.3 * across + 1.8, down * sum(heights) + 0.3), layout="constrained")
     axes = figure.subplots(
-        *(2, len(panels)),
+        *(2 * down, across),
         squeeze=False,
         sharex=True,
-        sharey="row",
-        height_ratios=(3.2, 0.6 + 0.3 * len(names)),
+        height_ratios=heights * down,
     )
     most = max(row["troubled"] for row in rows)
-    for column, (setting, kind) in enumerate(panels):
-        above, below = axes[0, column], axes[1, column]
+    pairs = [(axes[2 * row, column], axes[2 * row + 1, column])
+             for row in range(down) for column in range(across)]  # fmt: skip
+    for unused in pairs[len(panels) :]:
+        for panel in unused:
+            panel.set_visible(False)
+    labels = [textwrap.fill(name.replace(",", ", "), 32) for name in names]
+    for number, ((setting, kind), (above, below)) in enumerate(zip(panels, pairs, strict=False)):
+        above.sharey(axes[0, 0])
         own = [row for row in thresholds if (row["setting"], row["kind"]) == (setting, kind)]
         for one in own:
             name = one["method"]
@@ -81,14 +88,20 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
         below.set_xticks(range(0, most + 1, max(1, most // 8)))
         below.set_xlim(-0.4, most + 0.4)
         below.set_ylim(0.4, len(names) + 0.6)
-    axes[0, 0].set_ylabel("time to the target\n(1: no party in trouble)", fontsize=9)
-    labels = [textwrap.fill(name.replace(",", ", "), 32) for name in names]
-    axes[1, 0].set_yticks(range(len(names), 0, -1), labels, fontsize=7)
-    axes[1, 0].set_ylabel("threshold", fontsize=9)
-    figure.suptitle(
-        "grey line: limit c; marks: threshold of learning, 95 % interval; bars: of the clock",
-        fontsize=9,
+        below.tick_params(labelbottom=True)
+        first = number % across == 0
+        above.tick_params(labelleft=first)
+        below.set_yticks(range(len(names), 0, -1), labels if first else [""] * len(names))
+        below.tick_params(axis="y", labelsize=8)
+        if first:
+            above.set_ylabel("time to the target\n(1: no party in trouble)", fontsize=9)
+            below.set_ylabel("threshold", fontsize=9)
+    told = (
+        "grey line: limit c; marks: threshold of learning, 95 % interval; bars: of the clock; "
+        "shades: 95 % interval; a line ends where fewer than half of the seeds get there"
     )
+    letters = int(10.5 * figure.get_figwidth())
+    figure.suptitle(textwrap.fill(told, letters), fontsize=9)
     figure.savefig(path, dpi=120)
 
 

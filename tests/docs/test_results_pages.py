@@ -117,6 +117,7 @@ def pictures_can_be_drawn(text, benchmarks):
     "picture",
     [
         "vflhlp/avazu-twin/curves.png",
+        "cvfl/figures-3-6-mnist/curves.png",
         "privacy/attacks-coded-digits.png",
         "sums/frontier-digits.png",
     ],
