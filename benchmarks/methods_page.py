@@ -64,8 +64,8 @@ models have one hidden layer of 128, batches 256 rows, the rate is 0.05 for 50 e
 ten; here methods have their defaults, as in the other tables. Its code counts rounds until a
 training accuracy of 0.88 on this set (`STOPPING_ACC`); figures of the paper are not copied here.
 """
-ONE_CLASS = """77.9 % of all rows have one class: at this accuracy a model names it for each row, and AUC says
-whether its scores are in order nevertheless.
+ONE_CLASS = """77.9 % of all rows have one class: at this accuracy a model names it for each, and
+AUC says whether its scores are in order nevertheless.
 """
 WORDS = {VFLAIR: TWO, "credit-card": ONE_CLASS}
 

@@ -83,7 +83,7 @@ def _front(panel: Any, points: Sequence[tuple[str, float, float]], unit: float) 
     x, y = [point[1] * unit for point in points], [point[2] for point in points]
     panel.step(x, y, where="post", color="grey", linewidth=3, alpha=0.5, zorder=0)
     last = {name: (a, b) for (name, *_), a, b in zip(points, x, y, strict=True)}
-    for name, place in last.items():
-        panel.annotate(
-            name, place, textcoords="offset points", xytext=(3, -9), ha="left", fontsize=7
-        )
+    for number, (name, place) in enumerate(last.items()):
+        side = "right" if number == len(last) - 1 > 0 else "left"
+        below = (3, -9 * (1 + number % 3))  # names of methods that end side by side
+        panel.annotate(name, place, textcoords="offset points", xytext=below, ha=side, fontsize=7)

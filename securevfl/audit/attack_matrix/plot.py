@@ -29,7 +29,7 @@ def draw_matrix(matrix: Matrix, path: Path) -> None:
 
     attacks = list(dict.fromkeys(cell["attack"] for cell in matrix.cells))
     labels = list(matrix.labels)
-    size = (3.2 + 0.72 * len(attacks), 2.6 + 0.52 * len(labels))
+    size = (2.4 + 0.48 * len(attacks), 2.8 + 0.4 * len(labels))
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -58,10 +58,11 @@ def draw_matrix(matrix: Matrix, path: Path) -> None:
     axes.grid(which="minor", color="white", linewidth=1.2)
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
-    figure.colorbar(image, ax=axes, shrink=0.8, label="from chance (0) to everything (1)")
-    axes.set_title(
-        f"{matrix.title}: success (chance); bold where the 95 % interval lies above chance; "
-        "grey: no such view",
+    words = "from chance (0) to everything (1)"
+    figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=40, label=words)
+    figure.suptitle(
+        f"{matrix.title}: success (chance)\n"
+        "bold where the 95 % interval lies above chance; grey: no such view",
         fontsize=9,
     )
     figure.savefig(path, dpi=130)
