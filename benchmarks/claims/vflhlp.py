@@ -104,12 +104,11 @@ def rivals(claim: str, sizes: Sequence[int], way: int) -> Line:
     """VFLHLP and FedHSSL, in the direction that the paper prints at these sizes."""
     found, paper = [], []
     for kind in KINDS:
-        for study in (RIVALS, BETWEEN):
-            have = results(f"vflhlp/{study}")["paper"]["aligned"]
-            ran = [n for n in have if f"fedhssl-{kind}, {n} aligned" in runs(f"vflhlp/{study}")]
-            own = [n for n in sizes if n in ran]
-            found += named(kind, against(study, f"fedhssl-{kind}", own))
-            paper += [way * size.low for size in gaps(study, f"fedhssl-{kind}", own)]
+        for n in sizes:
+            run = f"fedhssl-{kind}, {n} aligned"
+            study = next(one for one in (RIVALS, BETWEEN) if run in runs(f"vflhlp/{one}"))
+            found += named(kind, against(study, f"fedhssl-{kind}", (n,)))
+            paper += [way * size.low for size in gaps(study, f"fedhssl-{kind}", (n,))]
     return Line(
         "T4 Avazu",
         claim,
