@@ -14,6 +14,10 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _STYLES = ("-", "--", ":")
 _ACROSS = 3  # panels, so that a page shows letters in a size that can be read
+_TOLD = (
+    "grey line: limit c; marks: threshold of learning, 95 % interval; bars: of the clock; "
+    "shades: 95 % interval; a line ends where fewer than half of the seeds get there"
+)
 
 Row = Mapping[str, Any]
 
@@ -44,38 +48,29 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
             "color": _COLOURS[number % len(_COLOURS)],
             "marker": _MARKS[number % len(_MARKS)],
             "linestyle": _STYLES[number // len(_COLOURS) % len(_STYLES)],
-            "markersize": 5,
         }
         for number, name in enumerate(names)
     }
     across, down = min(_ACROSS, len(panels)), -(-len(panels) // _ACROSS)
-    heights = (2.6, 0.6 + 0.24 * len(names))
-    figure = Figure(figsize=(2.3 * across + 1.8, down * sum(heights) + 0.3), layout="constrained")
-    axes = figure.subplots(
-        *(2 * down, across),
-        squeeze=False,
-        sharex=True,
-        height_ratios=heights * down,
-    )
+    tall = (2.6, 0.6 + 0.24 * len(names))
+    figure = Figure(figsize=(2.3 * across + 1.8, down * sum(tall) + 0.3), layout="constrained")
+    axes = figure.subplots(2 * down, across, squeeze=False, sharex=True, height_ratios=tall * down)
     most = max(row["troubled"] for row in rows)
-    pairs = [(axes[2 * row, column], axes[2 * row + 1, column])
-             for row in range(down) for column in range(across)]  # fmt: skip
-    for unused in pairs[len(panels) :]:
-        for panel in unused:
-            panel.set_visible(False)
+    pairs = [*zip(axes[::2].ravel(), axes[1::2].ravel(), strict=True)]
+    for unused in (panel for pair in pairs[len(panels) :] for panel in pair):
+        unused.set_visible(False)
     labels = [textwrap.fill(name.replace(",", ", "), 32) for name in names]
+    places = range(len(names), 0, -1)
     for number, ((setting, kind), (above, below)) in enumerate(zip(panels, pairs, strict=False)):
         above.sharey(axes[0, 0])
         own = [row for row in thresholds if (row["setting"], row["kind"]) == (setting, kind)]
         for one in own:
-            name = one["method"]
-            key = name, setting, kind
+            name, key = one["method"], (one["method"], setting, kind)
             line = [row for row in rows if (row["method"], row["setting"], row["kind"]) == key]
             _line(above, line, style[name])
             _whisker(below, len(names) - names.index(name), one, style[name])
         if own and own[0]["time"]:
-            factors = [one["limit"] / one["time"] for one in own if one["time"]]
-            above.axhline(factors[0], color="grey", linewidth=1, zorder=0)
+            above.axhline(own[0]["limit"] / own[0]["time"], color="grey", linewidth=1, zorder=0)
         above.set_title(f"{setting}\n{kind}", fontsize=9)
         if any(len(one.get_xdata()) for one in above.lines):  # else nobody reached the target
             above.set_yscale("log")
@@ -84,24 +79,16 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
             above.yaxis.set_minor_formatter(NullFormatter())
         above.grid(alpha=0.25)
         below.grid(alpha=0.25, axis="x")
-        below.set_xlabel(f"{kind} parties", fontsize=9)
         below.set_xticks(range(0, most + 1, max(1, most // 8)))
-        below.set_xlim(-0.4, most + 0.4)
-        below.set_ylim(0.4, len(names) + 0.6)
+        below.set(xlim=(-0.4, most + 0.4), ylim=(0.4, len(names) + 0.6), xlabel=f"{kind} parties")
         below.tick_params(labelbottom=True)
         first = number % across == 0
         above.tick_params(labelleft=first)
-        below.set_yticks(range(len(names), 0, -1), labels if first else [""] * len(names))
-        below.tick_params(axis="y", labelsize=8)
+        below.set_yticks(places, labels if first else [""] * len(names), fontsize=8)
         if first:
             above.set_ylabel("time to the target\n(1: no party in trouble)", fontsize=9)
             below.set_ylabel("threshold", fontsize=9)
-    told = (
-        "grey line: limit c; marks: threshold of learning, 95 % interval; bars: of the clock; "
-        "shades: 95 % interval; a line ends where fewer than half of the seeds get there"
-    )
-    letters = int(10.5 * figure.get_figwidth())
-    figure.suptitle(textwrap.fill(told, letters), fontsize=9)
+    figure.suptitle(textwrap.fill(_TOLD, int(10.5 * figure.get_figwidth())), fontsize=9)
     figure.savefig(path, dpi=120)
 
 
@@ -109,7 +96,7 @@ def _line(panel: Any, line: Sequence[Row], style: Mapping[str, Any]) -> None:
     free = next((row["median"] for row in line if not row["troubled"]), None)
     shown = [row for row in line if row["median"] is not None and free]
     x = [row["troubled"] for row in shown]
-    panel.plot(x, [row["median"] / free for row in shown], linewidth=1.4, **style)
+    panel.plot(x, [row["median"] / free for row in shown], linewidth=1.4, markersize=5, **style)
     low = [(row["low"] if row["low"] is not None else row["median"]) / free for row in shown]
     high = [(row["high"] or row["until"]) / free for row in shown]
     panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)

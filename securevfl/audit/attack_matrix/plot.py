@@ -60,11 +60,8 @@ def draw_matrix(matrix: Matrix, path: Path) -> None:
     axes.spines[:].set_visible(False)
     words = "from chance (0) to everything (1)"
     figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=40, label=words)
-    figure.suptitle(
-        f"{matrix.title}: success (chance)\n"
-        "bold where the 95 % interval lies above chance; grey: no such view",
-        fontsize=9,
-    )
+    told = "success (chance)\nbold where the 95 % interval lies above chance; grey: no such view"
+    figure.suptitle(f"{matrix.title}: {told}", fontsize=9)
     figure.savefig(path, dpi=130)
 
 
