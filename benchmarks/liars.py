@@ -6,7 +6,7 @@ them ("after") and at the semi-honest one ("before"), as are honest runs with cr
 messages ("honest"). A file gets one line a trial, and a run that was ended goes on with it;
 ``--count`` adds them up in benchmarks/results/privacy/liars.json.
 
-    PYTHONPATH=. nice python benchmarks/liars.py FILE.jsonl [--trials 1000] [groups] [--count]
+    PYTHONPATH=. nice python benchmarks/liars.py FILE.jsonl [groups] [--trials 1000] [--count]
 """
 
 from __future__ import annotations
