@@ -32,6 +32,7 @@ class Finding:
     Attributes
     ----------
     name, value : str
+        What was looked at, and what was found.
     advice : str
         Sentences on what to change; empty where all is well.
     status : {"ok", "slow", "fault"}

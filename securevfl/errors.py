@@ -56,7 +56,7 @@ def needs(what: str, extra: str, *packages: str) -> None:
     Parameters
     ----------
     what : str
-        Kind of the requested thing.
+        Name of the feature, for the error.
     extra : str
         Name of an extra in pyproject.toml.
     *packages : str
@@ -99,7 +99,7 @@ class UnknownNameError(ConfigurationError):
     Attributes
     ----------
     near : list of str
-        The suggested names; empty where none is like the one that was asked for.
+        The suggested names; empty if none is similar.
     """
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
@@ -174,7 +174,7 @@ class CheckpointError(RunError):
 
 
 class WireError(RunError):
-    """Bytes that do not decode to a message of ours."""
+    """Bytes that do not decode to a message of this library."""
 
 
 class SealError(RunError):

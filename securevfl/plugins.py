@@ -64,8 +64,8 @@ class Registry(Generic[_T]):
         UnknownNameError
             With the nearest names.
         ConfigurationError
-            When an entry point of that name cannot be loaded, is of another kind, calls itself
-            otherwise, or takes a name that is taken.
+            When an entry point of that name cannot be loaded, gives an object of another kind or
+            name, or has a name that is taken.
         """
         self.refuse_broken(name)
         found, broken = self._entries
@@ -74,7 +74,7 @@ class Registry(Generic[_T]):
         return found[name]
 
     def refuse_broken(self, name: str) -> None:
-        """Refuse a name whose entry point is broken, as `get` does."""
+        """Raise ConfigurationError for a name whose entry point is broken."""
         broken = self._entries[1]
         if name in broken:
             raise broken[name]
@@ -85,7 +85,7 @@ class Registry(Generic[_T]):
         Raises
         ------
         ConfigurationError
-            As `get`, for any entry point, where all are needed.
+            When any entry point cannot be loaded, is of another kind, or has another or taken name.
         """
         found, broken = self._entries
         if self._all_needed and broken:

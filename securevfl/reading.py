@@ -30,12 +30,9 @@ class Stored(BaseModel):
 
     @classmethod
     def check(cls, content: Any) -> None:
-        """Compare a file's content with the fields.
+        """Raise ValueError unless a file's content has the fields of this class and their types.
 
-        Raises
-        ------
-        ValueError
-            Naming the first field that is wrong, in a line.
+        The message names the first wrong field.
         """
         try:
             cls.model_validate(content)
@@ -99,16 +96,16 @@ def read_pieces(
 
     Parameters
     ----------
-    path : Path
+    path, rows : Path, int
+        The file, and the number of rows of a piece.
     columns : mapping of str to str
-        Type codes by name.
-    rows : int
-        Number of rows.
+        NumPy type codes by name of the column.
 
     Raises
     ------
     OSError, ValueError
-        As for `read_arrays`, and for columns of other types or of different lengths.
+        If the file cannot be opened, is no archive of numbers or texts, or has columns of other
+        types or of different lengths.
     """
     with _opened(path) as archive, ExitStack() as opened:
         streams = _streams(archive, opened, columns)
@@ -161,7 +158,7 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
 
 
 def read_small(path: Path, name: str, most: int) -> np.ndarray:
-    """One array of an .npz file, at most `most` bytes; errors are those of `read_arrays`."""
+    """One array of an .npz file; OSError or ValueError if unreadable or above `most` bytes."""
     with _opened(path) as archive:
         member = archive.getinfo(f"{name}.npy")
         if member.file_size > most:
@@ -190,12 +187,9 @@ def _check_size(declared: int, path: Path) -> None:
 
 
 def refuse_beyond_memory(declared: int) -> None:
-    """Refuse arrays larger than half of the free memory.
+    """Raise ValueError if `declared` bytes are more than half of the free memory.
 
-    Raises
-    ------
-    ValueError
-        Naming both sizes.
+    The message names both sizes.
     """
     import psutil
 

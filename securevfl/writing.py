@@ -27,8 +27,8 @@ def write_durably(
 
     Parameters
     ----------
-    path : Path
-    content : str, bytes, or an iterable of bytes
+    path, content : Path, and str, bytes, or an iterable of bytes
+        The file, and what it will hold.
     mode : int
         Mode of the file, minus the umask, independent of an older file's mode.
     new : bool

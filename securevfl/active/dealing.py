@@ -46,6 +46,7 @@ class Form:
     Attributes
     ----------
     code : LagrangeCode
+        Code of the shares, with N holders, K and T.
     shape : tuple of int
         Rows and columns of a share.
     repetitions : int
@@ -127,6 +128,7 @@ def bits_of_soundness(form: Form, holders: int | None = None) -> float:
     Parameters
     ----------
     form : Form
+        Parameters of the dealing.
     holders : int, optional
         Number H of honest holders; all by default.
     """
@@ -235,11 +237,12 @@ def fault(form: Form, subject: Subject, place: int, share: Array, proof: Proof) 
 
     Parameters
     ----------
-    form : Form
-    subject : Subject
+    form, subject : Form, Subject
+        Parameters of the dealing, and what the dealer's statement is about.
     place : int
         Number j of the holder.
     share : ndarray (rows, columns)
+        The holder's share, field elements.
     proof : Proof
         Proof that `is_signed` accepts.
     """
@@ -260,9 +263,13 @@ def off_polynomial(form: Form, place: int, mine: Array, values: Array) -> str:
     Parameters
     ----------
     form : Form
+        Parameters of the dealing.
     place : int
+        Number j of the holder.
     mine : ndarray (m,)
+        <r_i, Gamma_j> + b_ij of the holder's share, i = 1 .. m, field elements.
     values : ndarray (K + T, m)
+        c at the points of the first K + T holders, field elements.
     """
     code, field = form.code, form.code.field
     if (mine != field.matmul(_onto(code, (code.alphas[place],)), values)[0]).any():

@@ -57,11 +57,11 @@ class Dealing:
     Attributes
     ----------
     form : Form
-    dealer : int
-        Number of the party.
+        Code, shape of a share, and number of checks.
+    dealer, step : int
+        Number of the dealing party; round, 0 in set-up.
     kind : str
-    step : int
-        0 in set-up.
+        Name of the dealt values, such as "model".
     """
 
     form: Form
@@ -89,17 +89,18 @@ def proofs(
     nonces: Sequence[Key],
     before: Secret,
 ) -> tuple[list[tuple[Any, ...]], Secret]:
-    """Payload parts `PARTS` for each holder beside its share, and the dealing's digest.
+    """Payload parts (as in `Proof`) for each holder beside its share, and the dealing's digest.
 
     Parameters
     ----------
-    dealer : Participant
-    own : Dealing
+    dealer, own : Participant, Dealing
+        The dealing party, and its dealing.
     signing : Signing
         Signing keys of the dealer.
     start : Secret (32,) uint8
         Random bytes of the dealer's start.
     shares : sequence of Element (rows, columns)
+        Share of each holder.
     blinds : sequence of Element (m,)
         Shares of the blinding columns, which must be used once.
     nonces : sequence of Key
@@ -135,15 +136,14 @@ def checked(
 
     Parameters
     ----------
-    holder : Participant
+    holder, place : Participant, int
+        The holder, and its number j.
     own : Dealing
-    place : int
-        Number j of the holder.
+        The dealing that is checked.
     signing : Signing
         Signing keys of the holder.
-    share : Element (rows, columns)
-    parts : tuple
-        `PARTS`.
+    share, parts : Element (rows, columns), tuple
+        The holder's share, and the payload parts beside it, which `proofs` made.
 
     Returns
     -------
@@ -179,7 +179,7 @@ def checked(
 
 
 def link_of(parts: tuple[Any, ...]) -> Secret:
-    """Digest of a dealing from its `PARTS`, (32,) uint8."""
+    """Digest of a dealing, (32,) uint8, from the payload parts beside a share (`PARTS`)."""
     found: Secret = parts[2].map(_link, parts[1], shape=(DIGEST,), dtype=np.uint8)
     return found
 
@@ -203,6 +203,7 @@ def compared(
     Parameters
     ----------
     own : Dealing
+        The dealing of both statements.
     places : (int, int)
         The holder, and the sender of the other statement.
     signing : Signing
@@ -356,11 +357,9 @@ def story_of(
 
 
 def refuse_lie(verifier: bytes, one: Statement, other: Statement) -> None:
-    """End the run if the judge finds the signer of two statements guilty.
+    """Raise LieFoundError if statements `one` and `other` show that their signer is guilty.
 
-    Raises
-    ------
-    LieFoundError
+    `verifier` is the signer's public key, 32 bytes.
     """
     evidence = TwoStories(one, other)
     found = judge(evidence, {one.subject.signer: verifier})

@@ -77,7 +77,7 @@ def sign(server: Any, *announced: Any, gradient: Secret) -> None:
 
 
 def tell_missed(server: Any, message: Any) -> None:
-    """Send a client all announcements and gradients that it missed since a round.
+    """Answer a client's `message` with all announcements and gradients after the round in it.
 
     Hashes would suffice for its history, but not for its model: the share of a model that lacks a
     step would reveal an embedding by the difference.
@@ -103,7 +103,7 @@ async def catch_up(client: Any) -> list[tuple[Any, ...]]:
     Raises
     ------
     RunError
-        In the cases of `hear`.
+        If the server's signature of a dL/dH is not on this client's own history.
     """
     last = client.story[1][0] if len(client.story) > 1 else 0
     client.send(SERVER, "lacks", last)
@@ -128,10 +128,9 @@ NOTHING = 0, 0, b""  # `attempted` of a client: round, the one that it was in be
 
 
 def come_back(client: Any) -> None:
-    """Start after a restart: facts on a sum stay valid unless the client repeats another round.
+    """Prepare a restarted client: the announced sum still binds it if it repeats that round.
 
-    If it repeats another round, the models in the sum are computed again, as when a whole run goes
-    back.
+    If it goes back to an earlier round, its models are computed again, so that sum is forgotten.
     """
     client.round_before = client.round
     if client.round < client.attempted[1]:
@@ -139,14 +138,11 @@ def come_back(client: Any) -> None:
 
 
 def told_of_sum(client: Any, round: int, told: bytes) -> None:
-    """Refuse a sum of a round that differs from the one announced before, even before a crash.
+    """Raise RunError if a round's sum differs from the one announced before, even before a crash.
 
-    Otherwise a single client could be made to step by a sum that only it received. The server's
-    incarnation is not part of `told`: a restarted server repeats a sum over the same clients.
-
-    Raises
-    ------
-    RunError
+    Otherwise a single client could be made to step by a sum that only it received. `told` encodes
+    the announced values without the server's incarnation: a restarted server repeats a sum over the
+    same clients.
     """
     newest, _, before = client.attempted
     if round == newest and told != before:
@@ -157,19 +153,19 @@ def told_of_sum(client: Any, round: int, told: bytes) -> None:
 
 
 def note_sum(client: Any, told: bytes) -> None:
-    """Store the facts that the client received on its round's sum; the caller writes them ahead.
+    """Store the announced values of the client's round (`told`); the caller writes them ahead.
 
     Raises
     ------
     RunError
-        In the cases of `told_of_sum`.
+        If another sum was announced for this round before.
     """
     told_of_sum(client, client.round, told)
     client.attempted = client.round, client.round_before, told
 
 
 def hear(client: Any, round: int, *announced: Any, payload: Any) -> Secret:
-    """The dL/dH of a round, which extends the client's history.
+    """The dL/dH of a round from the server's signed `payload`; it extends the client's history.
 
     Raises
     ------
@@ -211,7 +207,7 @@ def doubts(client: Any, others: Mapping[int, Secret]) -> bool:
 
 
 def tell(client: Any, message: Any) -> None:
-    """Send the signed history of a round to a client that doubts it."""
+    """Answer a client that doubts a round's history with the signed history."""
     _, *signed_story = client.shown.get(message.round, ((),))
     if signed_story:
         h, (at, *rest) = client.shown[message.round][0], signed_story
@@ -219,7 +215,7 @@ def tell(client: Any, message: Any) -> None:
 
 
 def compare(client: Any, message: Any) -> None:
-    """Compare another client's history of a round with this client's.
+    """Compare another client's signed history of a round, in `message`, with this client's.
 
     Raises
     ------

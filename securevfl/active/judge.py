@@ -33,12 +33,12 @@ class BadDealing:
 
     Attributes
     ----------
-    form : Form
-    place : int
-        Number of the holder.
+    form, place : Form, int
+        Parameters of the dealing, and number of the holder.
     share : ndarray (rows, columns)
         The holder's share of the dealer's values; publishing the evidence reveals it.
     proof : Proof
+        Signed payload parts that the holder received beside the share.
     """
 
     form: Form
@@ -86,8 +86,8 @@ class Verdict:
 
     Attributes
     ----------
-    party : int
-    why : str
+    party, why : int, str
+        Number of the party, and a sentence on what it signed.
     """
 
     party: int
@@ -99,10 +99,10 @@ class LieFoundError(RunError):
 
     Attributes
     ----------
-    party : int
-    why : str
+    party, why : int, str
+        Number of the party, and a sentence on what it signed.
     evidence : BadDealing, TwoStories or WrongUpload
-        Evidence that anybody can check with the parties' public keys.
+        Evidence that anybody can check with the parties' public keys; `kept` is its file, if any.
     """
 
     def __init__(self, party: int, why: str, evidence: Evidence, kept: Path | None = None) -> None:
@@ -121,6 +121,7 @@ def judge(evidence: Evidence, keys: Mapping[int, bytes]) -> Verdict | None:
     Parameters
     ----------
     evidence : BadDealing, TwoStories or WrongUpload
+        Evidence of a wrong dealing, two contradicting statements, or a wrong upload.
     keys : mapping of int to bytes
         Public keys (Ed25519) by party, from the manifest and never from the evidence.
     """

@@ -23,6 +23,7 @@ class Signing:
     Attributes
     ----------
     own : Key
+        The party's Ed25519 signing key.
     verifiers : mapping of int to Bytes
         Verification keys by party.
     run : bytes

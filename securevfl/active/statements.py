@@ -60,8 +60,8 @@ class Statement:
 
     Attributes
     ----------
-    subject : Subject
-    content : bytes
+    subject, content : Subject, bytes
+        What the statement is about, and what it says.
     signature : bytes
         Ed25519 signature, 64 bytes.
     """
@@ -115,6 +115,7 @@ def digest(name: str, *parts: bytes) -> bytes:
     name : str
         Use of the digest: digests of two uses are never equal.
     *parts : bytes
+        Content to hash, in order.
     """
     return hashlib.sha256(wire.encode((name, *parts))).digest()
 
@@ -125,6 +126,7 @@ class ApartError(RunError):
     Attributes
     ----------
     parties : list of int
+        Numbers of these parties.
     """
 
     def __init__(self, parties: list[int]) -> None:

@@ -32,7 +32,7 @@ def signed_tags(
     start: Secret,
     tags: Sequence[Secret],
 ) -> list[tuple[Any, ...]]:
-    """Payload `PARTS` for each holder: all tags, the start, and the signature."""
+    """Payload parts for each holder (`PARTS`): all tags, the start, and the signature."""
     about = own.dealer, own.kind
     every = tags[0].map(_stacked, *tags[1:], shape=(len(tags), DIGEST), dtype=np.uint8)
     return [
@@ -53,8 +53,8 @@ def checked_tags(
 
     Parameters
     ----------
-    holder : Participant
-    own : Dealing
+    holder, own : Participant, Dealing
+        The holder, and the dealing of the keys.
     signing : Signing
         Signing keys of the holder.
     count : int
@@ -62,7 +62,7 @@ def checked_tags(
     mine : mapping of int to Secret
         Tags of the keys that the holder has, by index.
     parts : tuple
-        `PARTS`.
+        Payload parts beside the keys, which `signed_tags` made.
 
     Raises
     ------

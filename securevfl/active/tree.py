@@ -17,7 +17,7 @@ def depth_of(parties: int) -> int:
 
 
 def paths_of(leaves: Sequence[bytes]) -> tuple[bytes, list[tuple[bytes, ...]]]:
-    """Root of the tree with these leaves, and the path of each, from the leaf upwards.
+    """Root of the Merkle tree with these leaves, and the path of each, from the leaf upwards.
 
     Leaves are digests. The tree is padded to a power of two with values that are no known digest.
     """

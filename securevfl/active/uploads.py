@@ -29,9 +29,9 @@ class Upload:
     Attributes
     ----------
     party : int
-    values : ndarray
-        Field elements.
-    signature : bytes
+        Number of the sender.
+    values, signature : ndarray, bytes
+        Uploaded field elements, and the Ed25519 signature, 64 bytes.
     """
 
     party: int
@@ -53,13 +53,14 @@ class WrongUpload:
     Attributes
     ----------
     party : int
+        Number of the accused sender.
     code : LagrangeCode
         Code with N, K, T and the degree of the masked result in the shares, which determines R.
-    run : bytes
-    told, name, chain : bytes
-        Parts of the label: the public part, the name of the set-up, and the chain of all earlier
-        steps.
+    run, told, name, chain : bytes
+        Name of the run, and parts of the label: the public part, the name of the set-up, and the
+        hash chain of all earlier steps.
     uploads : tuple of Upload
+        All uploads under the label, that of `party` among them.
     """
 
     party: int

@@ -33,7 +33,7 @@ class EqualSums:
     first, second : ndarray, (equations,), float64
         All sums of the run with each table.
     free : int
-        Dimension of the fibre at the first table: unknowns less the rank of dF.
+        Dimension of the set of tables with these sums at the first one: unknowns less rank of dF.
     promised : int
         Lower bound of Theorem 1: sum_i (d - E_i h) + w h, w the width of an expanded row.
     """

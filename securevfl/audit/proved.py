@@ -58,7 +58,9 @@ def coalitions_against(
     *,
     each: bool = False,
 ) -> list[frozenset[int]]:
-    """Coalitions of a proof that a claim's adversary covers; empty for outsiders.
+    """Coalitions of a proof that a claim's adversary covers.
+
+    Empty for outsiders, malicious adversaries, and those that see single uploads.
 
     Parameters
     ----------
@@ -72,8 +74,8 @@ def coalitions_against(
     threshold : int
         Largest number of colluding clients.
     each : bool
-        Whether, for a role in the plural that all clients have, each of them counts: what one of
-        them is sent unprotected, all are. For claims that claim nothing.
+        Whether a plural role that all clients have stands for each single client too, as in claims
+        of strength "none": what one client receives unprotected, the role receives.
     """
     if adversary.behaviour != "honest-but-curious" or adversary.uploads:
         return []
@@ -100,9 +102,9 @@ def untraced(
     roles: Mapping[str, Sequence[int]],
     threshold: int,
 ) -> frozenset[int] | None:
-    """First coalition of a claim's adversary that was not decided; None where all were.
+    """First coalition of a claim's adversary without a verdict in `there`; None if all have one.
 
-    Parameters are those of `coalitions_against`.
+    `roles` has the numbers of the parties of each role; `threshold` limits the colluding clients.
     """
     decided = set(there)
     return next((one for one in _meant(adversary, roles, threshold) if one not in decided), None)
@@ -161,9 +163,9 @@ def assets_in(
     known: Iterable[Output] = (),
     inputs: _INPUTS = MappingProxyType({}),
 ) -> set[str]:
-    """Honest parties' assets that outputs depend on, except through noise and `known` outputs.
+    """Honest parties' assets on which outputs depend, except through noise and `known` outputs.
 
-    An input holds what its name says, and what `inputs` says of it (`Traced.assets`).
+    The assets of an input follow from its name, and from `inputs` (`Traced.assets`).
     """
     nodes = [output.node for output in outputs]
     return _assets_of(nodes, coalition, {one.node.number for one in known}, inputs)
@@ -207,6 +209,7 @@ def judged_by_proof(
     Parameters
     ----------
     claim : Claim
+        Claim to judge.
     found : sequence of Verdict
         Verdicts on these coalitions, for all schedules.
     traces : sequence of (sequence of Verdict, Trace)
@@ -217,7 +220,7 @@ def judged_by_proof(
     inputs : mapping
         Assets that inputs hold, by owner and name (`Traced.assets`).
     promised : sequence of Guarantee
-        What the claim promises of the traced run; dearer releases are NOT PROVED.
+        Guarantees of the claim for the traced run; releases with larger epsilon are NOT PROVED.
     """
     if not found:
         text = f"no coalition that was traced is {claim.who}"
@@ -472,7 +475,7 @@ def _promised(claim: Claim, claims: Iterable[Claim]) -> tuple[Guarantee, ...]:
 
 
 def traced_options(made: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options for the trace behind a verdict: the protocol's own, with small sizes.
+    """Options by name for the trace behind a verdict: the protocol's own, with small sizes.
 
     Options that determine roles and messages keep their configured values, given or default.
     """

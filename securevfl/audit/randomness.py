@@ -30,7 +30,7 @@ class Call:
     source : str
         Description by the source itself.
     secure : bool
-        Whether it is fit for masks.
+        Whether the source is fit for masks.
     fresh : int
         Bytes that were drawn from the operating system during the call.
     nbytes : int
@@ -109,9 +109,9 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
 
 
 def unexplained(log: Log, tapes: Iterable[Tape], prime: int | None = None) -> Iterator[str]:
-    """Tape draws that no secure sampler call made; each call explains one draw.
+    """Texts on draws in `tapes` that no logged call of a secure sampler returned.
 
-    With `prime` its result must also be uniform on 0 to prime - 1.
+    Each call explains one draw. With `prime` its result must also be uniform on 0 to prime - 1.
     """
     left: dict[str, int] = {}
     for call in log.calls:

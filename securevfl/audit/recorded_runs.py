@@ -92,14 +92,15 @@ class CodedRun:
     Attributes
     ----------
     protocol : CodedProtocol
+        Configured protocol.
     transcript : Transcript
         Transcript with payloads.
     tapes : mapping of int to Tape
         Secret randomness by party.
     models : mapping
-        W-bar by client and round.
+        Quantised model W-bar by client and round.
     data : mapping
-        X-bar by client, (K, rows, columns).
+        Quantised rows X-bar by client, (K, rows, columns).
     keys : mapping of int to mapping of int to bytes
         Keys of masks that each client knows at the end, by their place in `prss.blocks`.
     """
@@ -215,9 +216,9 @@ _KINDS = {
 
 
 def kinds_of(protocol: Protocol) -> dict[str, str]:
-    """Names in the proof's formulas of a protocol's message kinds, by their content.
+    """Names in the proof's formulas of a protocol's message kinds, by kind.
 
-    A second kind that carries the same has the same name, so that it is one message too many.
+    Two kinds with the same content have the same name, so the second one is a superfluous message.
     """
     declared = {
         spec.kind: _KINDS[spec.sender, spec.receiver, spec.carries]
@@ -260,12 +261,13 @@ def run_factory(
     Parameters
     ----------
     protocol : type of Protocol
+        Class of the protocol.
     features : sequence of ndarray, (M, d_n)
         Columns of each client.
-    models, conditions
-        As for `RunFactory`.
+    models, conditions, seed : mapping, Conditions, int
+        Models W-bar by client and round instead of training; delays; seed of public choices.
     **options
-        The protocol's; `QUICK` where they are not given.
+        Options of the protocol; `QUICK` has the defaults.
     """
     known = {k: v for k, v in QUICK.items() if k in protocol.Config.model_fields}
     config = make_config(protocol, known | {"batch": len(features[0])} | options)

@@ -42,6 +42,7 @@ class RecordedRun:
     Attributes
     ----------
     protocol : Protocol
+        Configured protocol.
     messages : list of RecordedMessage
         In the order of sending; those to oneself among them.
     """

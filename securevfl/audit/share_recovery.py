@@ -112,7 +112,7 @@ class Pooled:
     data, model : bool
         Whether all segments, and the model, were decoded exactly.
     exact : bool
-        Whether everything that was decoded is true, and is as much as the theory says.
+        Whether all decoded values are right, and as many as the theory predicts.
     """
 
     power: Power

@@ -24,7 +24,7 @@ class Outcome:
     p_value : float
         Probability of evidence at least as strong where nothing leaks.
     level : float
-        Probability with which the test accuses where nothing leaks: it does for smaller `p_value`.
+        Probability of a rejection where nothing leaks: the test rejects if `p_value` is smaller.
     detail : str
         Description of the samples.
     """

@@ -58,6 +58,7 @@ class ClaimVerdict:
     Attributes
     ----------
     claim : Claim
+        Claim that was judged.
     verdict : Verdict
         Verdict on the claim.
     evidence : tuple of Evidence
@@ -110,7 +111,7 @@ class ClaimVerdict:
 
 @dataclass(frozen=True)
 class Leakage:
-    """Leakage: something revealed that no claim denies.
+    """Information that a role learns, and that no claim denies.
 
     Attributes
     ----------

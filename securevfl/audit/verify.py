@@ -81,7 +81,7 @@ def verify(
         File of the verdicts of finished schedules. A verification that was stopped, or reached its
         limit, goes on from there, and removes it at its end.
     **options
-        The protocol's own.
+        Options of the protocol.
 
     Returns
     -------

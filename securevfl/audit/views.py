@@ -44,6 +44,7 @@ class View:
     Attributes
     ----------
     coalition : Coalition
+        Its members.
     messages : tuple of Sent
         Messages sent or received by a member, in the order of sending; all messages for an
         outsider.

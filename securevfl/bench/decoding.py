@@ -29,10 +29,12 @@ Outcome = Literal["exact", "refused", "wrong"]
 
 @dataclass(frozen=True)
 class Cell:
-    """Outcome of one combination of N, K, T and stragglers.
+    """Outcome of decoding for one N, K, T and number of stragglers.
 
     Attributes
     ----------
+    N, K, T, stragglers : int
+        Numbers of parties, data segments, colluding parties, and missing results.
     tolerated : int
         N - 2(K+T-1) - 1, the theorem's limit; if negative, the code itself is refused.
     outcome : {"exact", "refused", "wrong"}
@@ -62,7 +64,7 @@ def map_threshold(
     tries: int = 3,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Cell]:
-    """Measure every combination with K up to `largest_segments` and 0 to N stragglers.
+    """Outcomes of decoding for all N, T, K up to `largest_segments`, and 0 to N stragglers.
 
     Parameters
     ----------
@@ -155,7 +157,7 @@ def time_rounds(
     rounds: int = 50,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Mean time of a round for every feasible K and each T.
+    """Mean time of a round of the default protocol for every feasible K and each T.
 
     Eight features and 128 rows a client, 128 samples a batch and an embedding of 32; the delays of
     section 6.2 of the paper, the same ones in every cell. The first round is not counted.
@@ -169,7 +171,7 @@ def time_rounds(
     prime : int
         Field modulus.
     rounds : int
-        Rounds of each cell, at least 2.
+        Rounds of each cell, at least 2; else ConfigurationError.
     progress : callable, optional
         Called with (cells done, all cells).
 
@@ -232,9 +234,9 @@ def report(cells: Sequence[Cell]) -> dict[str, Any]:
 
 
 def draw_threshold(cells: Sequence[Cell], path: Path, times: Sequence[dict[str, Any]] = ()) -> None:
-    """Draw outcomes and the theorem's boundary as a PNG, with a panel for each (N, T).
+    """Draw outcomes (`map_threshold`), a panel for each (N, T), and N - 2(K+T-1) - 1, as a PNG.
 
-    Where there are `times` of `time_rounds`, they are drawn below it.
+    `times`, if given, are results of `time_rounds`, drawn below.
     """
     needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure

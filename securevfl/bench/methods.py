@@ -144,7 +144,7 @@ class MethodTable:
         ).jobs
 
     def check(self) -> dict[tuple[str, str], str]:
-        """Cells that cannot be run, with reasons; `run` leaves them out.
+        """Reasons by cell (data set, variant) for cells that cannot be run; `run` skips them.
 
         ConfigurationError where no cell can be run.
         """
@@ -263,7 +263,7 @@ class MethodTable:
         }
 
     def row(self, data: str, variant: str) -> Row:
-        """One table row for a cell's finished runs; ``empty`` gives the reason for none.
+        """Table row of a data set and a variant, from finished runs; ``empty`` says why none are.
 
         Numbers are means over seeds at the virtual end: ``accuracy`` with its 95 % ``half_width``,
         ``bytes``, ``rounds``, ``seconds`` (virtual, until the last round), and ``curve`` with rows
@@ -346,10 +346,11 @@ def _bytes_at(result: Row, time: float) -> float:
 
 
 def told_by_card(summary: Mapping[str, Any]) -> Row:
-    """A card's claims on columns and labels, and what decoded sums revealed.
+    """Claims on columns and labels in a run's summary, and counts of what decoded sums revealed.
 
-    ``features`` and ``labels`` hold adversary, strength and assumptions of each claim. ``sums``
-    holds equations, unknowns and their state; None if nobody decodes sums.
+    ``features`` and ``labels`` have a list for each claim: adversary, strength and, if the claim
+    allows sums, "given sums". ``sums`` has equations, unknowns, rank and a word on these; None if
+    nobody decodes sums.
     """
     claims = summary["claims"]
     released = summary["released"]
@@ -386,7 +387,7 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
 def fronts(cells: Sequence[Row], data: str, cost: str) -> list[tuple[str, float, float]]:
     """Pareto front of all methods on a data set: method, cost, accuracy, by rising cost.
 
-    Points are those of the mean curves of all cells that have the most seeds.
+    Points are those of the mean curves of cells with the largest number of seeds.
 
     Parameters
     ----------

@@ -16,16 +16,17 @@ _COSTS = (("bytes", "bytes sent, MB", 1e-6), ("time", "virtual seconds", 1.0))
 
 
 def draw(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw a row of panels for each data set as a PNG.
+    """Draw accuracy against virtual time and bytes, a row of two panels a data set, as a PNG.
 
     A thin line is the mean curve of a method, a mark its end; the grey step line is the Pareto
-    front of all points: nobody has more accuracy for less. Names stand at the methods on a front.
+    front of all points: no method has more accuracy for less. Methods on a front are named.
 
     Parameters
     ----------
     cells : sequence of mapping
         Cells from `securevfl.bench.methods.MethodTable.content`.
     path : Path
+        PNG file to write.
     """
     needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure

@@ -43,8 +43,8 @@ _BANDWIDTH = 300e6  # spreads a round over instants, between which the simulatio
 class RoundSize:
     """Size of benchmark rounds; by default that of fashion-mnist in the FedVS paper.
 
-    N parties, K segments and privacy T; `batch`, K |B|, rows of a batch, and embedding `width` h;
-    training `rows` M, and columns of all clients together.
+    `parties` N, `segments` K, `privacy` T; rows K |B| of a `batch`, `width` h of an embedding,
+    training `rows` M, and columns (`features`) of all clients together.
     """
 
     parties: int = 28
@@ -59,8 +59,8 @@ class RoundSize:
 class Rounds:
     """A run that proceeds a few rounds at a time and observes its own simulation.
 
-    Without conditions it has a bandwidth and no delays. `times` are the virtual seconds of the
-    server's steps so far.
+    `protocol` is a name, `options` are its options. Without `conditions` there is a bandwidth and
+    no delays. The attribute `times` has the virtual seconds of the server's steps so far.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ def bench_round(
 ) -> dict[str, Any]:
     """Time a round of the default protocol and of its unprotected baseline on equal batches.
 
-    At least 7 blocks of each method are timed, each of one round or more, once for each of the
-    `fields` (options ``prime``, ``data_bits`` and ``model_bits``). The result has ``size``;
+    `blocks` of each method, at least 7, of `rounds` rounds each are timed for each of the `fields`
+    (options ``prime``, ``data_bits`` and ``model_bits``). The result has ``size``;
     ``protocol`` and ``twin``, their names; ``fields``: for each the times of a round in
     milliseconds (median, lowest, highest and all blocks) of both, as ``NAME_ms``, their ratio, and
     the seconds of the protocol's setup; ``machine``. ConfigurationError when the size cannot run or

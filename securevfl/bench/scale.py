@@ -45,10 +45,10 @@ class Point:
 def measure(point: Point) -> dict[str, Any]:
     """Measure one run in this process, after a small warm-up run.
 
-    Besides the sizes, the result has ``setup`` and ``seconds``, of all parties' CPU, until the
-    first step and for each round after it; ``memory``, by which the process grew at most; ``bytes``
-    of a round, of all messages; the predictions of the last two, None where there is none;
-    ``messages``, ``whole_seconds`` and ``whole_bytes``, of the whole run.
+    Besides the sizes, the result has ``setup`` and ``seconds``, CPU seconds of all parties until
+    the first step and for each round after it; ``memory``, the largest growth of the process in
+    bytes; ``bytes`` of all messages of a round; predictions of the last two, None if there is none;
+    and of the whole run ``messages``, ``whole_seconds`` and ``whole_bytes``.
     """
     from securevfl.planning.message_bytes import sent_bytes
     from securevfl.protocols.base.schedule import Shape
@@ -110,11 +110,12 @@ def bench_scale(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Measure how runs grow with one size at a time; other sizes are as in `Point`.
+    """Measure how runs grow with one size at a time; other sizes have the defaults of `Point`.
 
     `sizes` has values of ``parties``, ``rows``, ``features`` and ``rounds``; an axis without is
-    left out. `progress` is told (points done, points in all). The result has ``points``, each with
-    its ``axis`` and what `measure` found; ``exponents`` by protocol, axis and measure; ``machine``.
+    left out. `progress` is called with (points done, all points). The result has ``points``, each
+    with its ``axis`` and the fields of `measure`; ``exponents`` by protocol, axis and measure; and
+    ``machine``.
     ConfigurationError for an unknown protocol, and for a size below 2.
     """
     for name in protocols:
@@ -156,7 +157,9 @@ def value_of(point: Mapping[str, Any], name: str) -> float | None:
 
 
 def exponents(points: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Slopes by protocol, axis and measure; one needs two positive values at least.
+    """Slopes of log measure over log size, by protocol, axis and measure.
+
+    A measure has none for fewer than two points, or if a value is not positive.
 
     Examples
     --------

@@ -56,12 +56,12 @@ class Method:
 
     Attributes
     ----------
-    label : str
-        The variant as it was named.
+    label, protocol : str
+        The variant as it was named; name of its protocol.
     batch_rows : int
         Rows of a coded batch.
     declared : mapping
-        Number of tolerated parties that it declares, by kind of trouble; empty without R.
+        Number of troubled parties that it claims to tolerate, by kind of trouble; empty without R.
     """
 
     label: str
@@ -82,7 +82,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Cell:
-    """One case with a number of troubled parties; each list has a value for each seed.
+    """Runs of a method in a setting with `troubled` parties in a kind of trouble, one a seed.
 
     Attributes
     ----------
@@ -116,21 +116,23 @@ class Cell:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Thresholds of one case; -1 if the target was missed even without trouble.
+    """Largest numbers of parties in a kind of trouble that a method tolerates in a setting.
+
+    They are -1 if the target was missed even without trouble.
 
     Attributes
     ----------
     time, limit : float
-        Median seconds to the target without trouble, and c times as many.
+        Median virtual seconds to the target without trouble, and c times as many.
     learning, low, high : int
         Threshold of learning with its 95 % interval.
     open : bool
-        Whether the runs were too short to tell if more are borne: the next s was not reached by
-        their end, which comes before the limit.
+        Whether the threshold of learning may be larger: with one more troubled party the runs ended
+        before the limit, without reaching the target.
     clock : int
-        The clock's threshold.
+        Threshold by the time of rounds alone.
     declared : int or None
-        The clock's threshold that the method declares; None if it declares none.
+        Value of `clock` that the method declares; None if it declares none.
     """
 
     method: str
@@ -162,12 +164,14 @@ class Sweep:
         Accuracy to be reached.
     until : float, optional
         Virtual seconds of each run; `LENGTH` mean delays of a fast party if left out.
+    seeds : sequence of int
+        Seeds of the runs.
     counts : sequence of int, optional
-        Numbers s, of which 0 is always one; all if left out.
+        Numbers s of troubled parties to run, with 0; by default 0 to N.
     slower : float
         Factor by which a slow party is slower, if the setting does not define it.
     factor : float
-        Factor c of the threshold.
+        Factor c > 1: with s parties the target must be reached in c times the time for s = 0.
     options : mapping
         Options set for every method that has them.
     """
@@ -197,7 +201,7 @@ class Sweep:
             )
 
     def methods(self, variants: Sequence[str]) -> list[Method]:
-        """Methods named by variants such as ``NAME:option=value``."""
+        """Methods by variants such as ``NAME:option=value``; ConfigurationError for others."""
         data = DataSource(self.source.name, self._data(self.seeds[0])).load()
         if data.task == "regression":
             raise ConfigurationError(
@@ -224,7 +228,7 @@ class Sweep:
         return {**self.source.options, "parties": self.parties, "seed": seed}
 
     def until_of(self, case: Case) -> float:
-        """Virtual seconds for which each run of a case lasts."""
+        """Virtual seconds of each run of a case; ConfigurationError if none follow from delays."""
         if self.until is not None:
             return self.until
         mean = mean_delay(case.setting.conditions(self.parties, case.method.batch_rows))
@@ -344,7 +348,7 @@ def cases(
 ) -> list[Case]:
     """Cases to run: every method in every setting with every kind of trouble.
 
-    ConfigurationError for a kind that does not exist.
+    UnknownNameError for a kind that does not exist.
     """
     for kind in kinds:
         if kind not in KINDS:
@@ -359,7 +363,8 @@ def thresholds(
 ) -> list[Threshold]:
     """Thresholds of all cases, computed from their cells.
 
-    `declared` is what each method, by label, declares to bear of each kind of trouble.
+    `declared` has, by label of the method and kind of trouble, the number that it claims to
+    tolerate.
     """
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
@@ -421,7 +426,7 @@ def rows(cells: Sequence[Cell], factor: float) -> list[dict[str, Any]]:
     """One row for each cell, in JSON types; None for missing values.
 
     ``median`` is that of the times to the target, ``low`` and ``high`` its 95 % bootstrap interval,
-    ``within`` the part of the seeds that reached it by c times the median without trouble, and
+    ``within`` the fraction of seeds that reached it in c times the median without trouble, and
     ``censored`` the number of those that did not reach it at all.
     """
     limits = {(c.method, c.setting, c.kind): factor * float(np.median(c.times))

@@ -25,9 +25,9 @@ Row = Mapping[str, Any]
 def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
     """Draw a panel for each setting and kind as a PNG.
 
-    Above is the median time to the target over that of s = 0 of the same method, with its 95 %
-    interval; a line ends where fewer than half of the seeds reached it. Below are the thresholds:
-    a mark with its interval for learning, a bar for the clock.
+    Above is the median time to the target with s troubled parties over that with none, with its
+    95 % interval; a line ends where fewer than half of the seeds reached it. Below are the
+    thresholds: a mark with its interval for learning, a bar for the time of rounds alone.
 
     Parameters
     ----------
@@ -36,6 +36,7 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
     thresholds : sequence of mapping
         Fields of `securevfl.bench.threshold.Threshold`.
     path : Path
+        PNG file to write.
     """
     needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure

@@ -110,10 +110,10 @@ def order_of(seed: int, parties: int) -> list[int]:
 def with_slow(base: Conditions, slow: Sequence[int], slower: float, seed: int) -> Conditions:
     """Conditions in which only the listed parties are slow.
 
-    Where the parties of `base` differ, the slow parties take the places of its slow ones in turn,
-    the others those of its fast ones: delays, rates and slowness. They are sorted by cost (`_cost`)
-    and its slow ones begin at the largest ratio of neighbours in the upper half. Where all are
-    alike a slow party is `slower` times as slow. The seed draws the round at which a trace starts.
+    If the parties of `base` differ, the parties in `slow` get delays, rates and slowness of its
+    slow parties in turn, the others those of its fast ones. Its parties are sorted by cost
+    (`_cost`), and the slow ones begin at the largest ratio of neighbours in the upper half. If all
+    are alike, a slow party is `slower` times as slow. `seed` draws the first round of a trace.
     """
     pools = _pools(base)
     N = len(base.uploads) or max(map(len, (base.uplinks, base.downlinks, base.slowness)))
@@ -203,7 +203,7 @@ def mean_delay(base: Conditions) -> float:
 
 
 def faults_of(kind: Kind, slow: Sequence[int]) -> dict[str, Any] | None:
-    """Fault table in which the listed parties are dead or lie from round `FIRST` on."""
+    """Faults, for `load_faults`, with the listed parties dead or lying from round `FIRST` on."""
     name = {"dead": "outage", "lying": "lie"}.get(kind)
     spans = [{"party": n, "rounds": [FIRST]} for n in sorted(slow)]
     return {name: spans} if name and spans else None

@@ -249,7 +249,7 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
 
 
 def named_files(texts: Sequence[str]) -> dict[str, Any]:
-    """Options ``party_files`` and, if names are given, ``party_names`` from ``--party``.
+    """Options ``party_files`` and, if named, ``party_names`` from texts FILE or NAME=FILE.
 
     Raises
     ------

@@ -101,9 +101,9 @@ def partition_labels(
 
 
 def check_label_sets(sets: Sequence[NDArray[np.int64]], rows: int) -> None:
-    """Refuse label owners without labels, with rows out of range, or with rows in common.
+    """Raise DataError for label owners without labels, or with rows out of range or in common.
 
-    DataError names the owner or owners. `sets` has row numbers below `rows`, by owner.
+    The message names them. `sets` has row numbers below `rows`, by owner.
     """
     owner = np.full(rows, -1, np.int64)
     for number, own in enumerate(sets):

@@ -182,7 +182,7 @@ class Tables:
         )
 
     def part(self, index: int, train: np.ndarray, test: np.ndarray) -> VerticalDataset:
-        """A party's own columns as a data set of one party, with placeholder labels."""
+        """A party's columns as a data set with placeholder labels; DataError if it has none."""
         table = self.read(index)
         left_out = {self.id_column, *self.options.drop}
         columns = [name for name in table.frame.columns if name not in left_out]
@@ -203,10 +203,11 @@ class Tables:
         return add_leaves(own, self.trees, depth=self.tree_depth, seed=asked.seed)
 
     def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
-        """The data set as party `index` sees it, or as the experimenter does for None.
+        """Data set with the values that party `index` has; for None those of the experimenter.
 
-        `place` is the folder in which the party stored its row numbers. A helper, numbered after
-        all owners, has none.
+        `facts` are the public facts of the data. `place` is the folder of the party's row numbers.
+        A helper, numbered after all owners, has none. DataError if that folder's file of row
+        numbers cannot be used.
         """
         sizes = (facts.rows, facts.test_rows)
         features = [[np.zeros((m, d), np.float32) for d in facts.widths] for m in sizes]
@@ -298,8 +299,8 @@ class RemoteColumns(PartyPreprocessor):
 class TableOwner(Party):
     """Owner of a local table: finds the rows common to all parties and stores their numbers.
 
-    It stores in `place` the positions of the common training and test rows in its table (`keep`);
-    the table stays in its file. SERVER owns the label table.
+    It stores in the folder `place` the positions of the common training and test rows in its table
+    (`keep`), one of `tables`, which stays in its file. SERVER owns the label table.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("facts",)
@@ -334,10 +335,10 @@ class TableOwner(Party):
         self.forget_pairs()
 
     async def common(self, table: PartyTable) -> np.ndarray:
-        """Rows of the table whose id all parties have; all rows if there is no id column.
+        """Row numbers whose id all parties have, int64 (M,); all rows without an id column.
 
-        All parties have one order of rows: by hashes of ids, which reveals nothing of any table;
-        without ids, the order of the tables.
+        The order is the same at all parties: by hashes of ids, which reveals nothing about any
+        table; without ids, that of the tables.
         """
         if self.tables.id_column is None:
             return np.arange(len(table.frame))
@@ -367,7 +368,7 @@ class TableOwner(Party):
             self.record("aligning", percent=10 * tenths)
 
     async def partition(self, table: PartyTable, rows: np.ndarray) -> None:
-        """Check, at the server, that all parties have as many rows, and collect public facts."""
+        """Collect public facts at the server; DataError if the tables' row counts differ."""
         counts = await self.collect("common rows", senders=self.peers)
         sizes = [*counts.values(), len(rows)]
         if len(set(sizes)) > 1:
@@ -389,7 +390,7 @@ class TableOwner(Party):
         self.facts = PublicFacts.of_labels(found, labels).plain()
 
     def split(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Training and test rows; the seed and the row count fix the same draw at each party.
+        """Training and test rows among `rows`; seed and row count give the same draw everywhere.
 
         No party sends these numbers to another. A server that sent them could give one number to
         two people, or two numbers to one, which would defeat counting and masking by row number.

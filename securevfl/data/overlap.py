@@ -24,7 +24,7 @@ def limit_overlap(
     local: int | None = None,
     seed: int = 0,
 ) -> VerticalDataset:
-    """Keep `aligned` training rows shared; parties hold the rest alone, each in its own order.
+    """Data set with `aligned` training rows; the others become unaligned rows of single parties.
 
     Parameters
     ----------

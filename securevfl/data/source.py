@@ -37,7 +37,7 @@ class DataSource:
     join: Join | None = field(default=None, compare=False, repr=False)
 
     def load(self) -> VerticalDataset:
-        """The data set; refused if `align` is unknown or needs an alignment that did not run."""
+        """The data set; ConfigurationError for an unknown `align`, or "psi" without `join`."""
         from securevfl.data import load_dataset
 
         options = dict(self.options)

@@ -259,7 +259,7 @@ def paper(
     bandwidth : float or None
         Bits per second of each uplink; 300 Mbit/s in the paper.
     compute, seconds_per_multiply_add
-        As in `Conditions`.
+        Fields of `Conditions`: model of computing time, and seconds of one operation.
     log_base : {"2", "e"}
         Base of the logarithm above.
     share_factor : float, optional
@@ -323,7 +323,13 @@ def slow_set(
     fast_mean, slow_mean : float
         Means of the two kinds' exponential delays in seconds.
     bandwidth, compute, seconds_per_multiply_add, log_base, share_factor
-        As in `paper`, and so are errors.
+        Arguments of `paper`: uplink in bit/s; model of computing time and its seconds for each
+        multiply-add; logarithm's base in the factor of delays of sharing, and that factor itself.
+
+    Raises
+    ------
+    ConfigurationError
+        For slow parties that repeat or are not in [0, N), and for values that `paper` refuses.
     """
     wrong = [n for n in slow_parties if type(n) is not int or not 0 <= n < parties]
     if wrong or len(set(slow_parties)) != len(slow_parties):
@@ -411,7 +417,10 @@ def named_conditions(name: str, *, parties: int, batch_rows: int, **parameters: 
 
 
 def share_factor(parties: int, batch_rows: int, base: LogBase = "2") -> float:
-    """log(N)^2 / |B|: cost of sharing a model relative to evaluating a batch (section 6.2)."""
+    """log(N)^2 / |B|: cost of sharing a model relative to evaluating a batch (section 6.2).
+
+    `base` is "2" or "e"; else ConfigurationError.
+    """
     if base not in _LOGARITHMS:
         raise ConfigurationError(f"conditions: log_base must be '2' or 'e', it is {base!r}")
     return _LOGARITHMS[base](parties) ** 2 / batch_rows

@@ -103,7 +103,7 @@ def load_conditions(
 def conditions_from(
     values: Mapping[str, Any], *, parties: int, batch_rows: int, name: str
 ) -> Conditions:
-    """Conditions from the keys that `load_conditions` describes."""
+    """Conditions from the keys that `load_conditions` describes; ConfigurationError for others."""
     pattern = values.get("pattern")
     CONDITIONS.refuse_broken(str(pattern))
     if isinstance(pattern, str) and pattern not in _FORMS and pattern in CONDITIONS.all():

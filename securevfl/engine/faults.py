@@ -179,8 +179,8 @@ class Faults:
 
         Parameters
         ----------
-        roles : mapping
-            Numbers of the parties of each role; a party may have several roles.
+        roles, seed : mapping, int
+            Numbers of the parties of each role (a party may have several); seed of the chains.
         last : int, optional
             Last round in which chains apply; later only scripted outages do.
         """
@@ -204,10 +204,12 @@ class Faults:
 class Schedule:
     """The state of every party and link in every round, for one seed.
 
-    ConfigurationError as for `Faults.bind`.
+    ConfigurationError if the faults name a party or role that the run does not have.
 
     Parameters
     ----------
+    seed : int
+        Seed of the chains.
     faults : Faults
         Chains and scripted outages.
     roles : mapping
@@ -291,11 +293,13 @@ class Schedule:
 
         Parameters
         ----------
+        party, round, seconds : int, int, float
+            Number of the party, round of the chains, and virtual time.
         counted : int
             Round number for scripted outages, if later: the server's, in protocols whose clients
             begin their own rounds.
         back : bool
-            Whether to use the chain's second draw of the round.
+            Whether to use the chain's second draw of the round, for answers (`Faults.backward`).
         """
         return self._up(party, self._chains.get(party), (round, max(round, counted)), seconds, back)
 
@@ -435,7 +439,10 @@ def load_faults(source: str | Path | Mapping[str, object] | Faults | None) -> Fa
 
 
 def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
-    """Faults from the keys that `load_faults` describes; a key ``name`` overrides `name`."""
+    """Faults from the keys that `load_faults` describes; a key ``name`` overrides `name`.
+
+    ConfigurationError for a value that is no fault.
+    """
     chains: dict[str, Chain] = {}
     outages: list[Outage] = []
     lies: list[Outage] = []

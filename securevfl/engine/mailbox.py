@@ -26,7 +26,7 @@ class Mailbox:
     Parameters
     ----------
     late : callable
-        Called with each late message.
+        Called with each message that arrives after its round or kind was closed, or twice.
 
     Attributes
     ----------

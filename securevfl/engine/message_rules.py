@@ -87,9 +87,9 @@ class MessageRules:
         return self._moduli.get(kind)
 
     def check_sending(self, sender: int, to: Sequence[int], kind: str) -> None:
-        """Refuse to send a message that is not declared.
+        """Raise UndeclaredMessageError unless `sender` may send `kind` to all parties in `to`.
 
-        UndeclaredMessageError names sender, receiver and kind, and the declared routes of the kind.
+        The message names sender, receiver and kind, and the declared routes of the kind.
         """
         receivers = tuple(to)
         if self._sent.get((kind, sender)) == receivers:

@@ -209,8 +209,8 @@ class Party:
         """Payload of the next message of any of these kinds; `envelope` then holds its envelope.
 
         Inside ``with round_`` only messages of that round are accepted; elsewhere messages of
-        `round`, or of every round by default. `sender` restricts the sender. TimeoutError after
-        `timeout` seconds.
+        `round`, or of every round by default. `sender` restricts the sender. With `safe` the wait
+        is a safe point. TimeoutError after `timeout` seconds.
         """
         if round is None:
             round = ANY_ROUND if self._announced is None else self._announced
@@ -395,8 +395,8 @@ class Round:
 
     Attributes
     ----------
-    payload : payload of `securevfl.engine.wire`
-        Payload of the announcement.
+    number, payload : int, payload of `securevfl.engine.wire`
+        Number of the round, and payload of the announcement.
     """
 
     def __init__(self, party: Party, number: int, payload: Any) -> None:

@@ -15,7 +15,7 @@ from securevfl.errors import CheckpointError
 
 
 def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
-    """Copy of the kept attributes; attributes that never change in place are not copied.
+    """Copies of the attributes in `Party.kept`; those that never change in place are not copied.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def ahead(party: Party) -> bytes:
 
 
 def restore(party: Party, saved: Mapping[str, Any]) -> None:
-    """Restore a `snapshot` into a new party of the same protocol."""
+    """Restore a `snapshot` into a new party; CheckpointError if it is of another protocol."""
     kept = wire.decode(saved["kept"])
     if "ahead" in saved:
         kept |= wire.decode(saved["ahead"])

@@ -30,7 +30,7 @@ class Owner:
         raise NotImplementedError
 
     def step_begins(self) -> int:
-        """Hook: the party's code starts now; the result is passed to `step_ends`.
+        """Hook: the party's code starts now; the result, any number, is passed to `step_ends`.
 
         A handler that is called from the party's code is a step within a step.
         """

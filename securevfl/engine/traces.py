@@ -130,7 +130,7 @@ def read_trace(path: Path, *, parties: int, end: TraceEnd = "wrap") -> tuple[Tra
     Raises
     ------
     ConfigurationError
-        As `read_workers`, and if a party is missing or unknown.
+        If the file cannot be read, is no such table, or a party is missing or unknown.
     """
     workers = _read(path, parties)
     if isinstance(workers, _Parties):

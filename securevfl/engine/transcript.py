@@ -103,7 +103,8 @@ class Transcript:
     ) -> int:
         """Append messages of equal size that a party sends together, without payloads.
 
-        Returns the row number of the first of them.
+        `nbytes` is the size of each with its envelope, `sent` the time in nanoseconds. Returns the
+        row number of the first of them.
         """
         number, first, count = self._number(kind), len(self), len(receivers)
         self._columns["receiver"].extend(receivers)
@@ -396,8 +397,9 @@ class Transcript:
 
         Parameters
         ----------
-        read : callable
-            Chunks of the archive.
+        kinds, read : iterable of str, callable
+            Names of the kinds in the order of their numbers; function that returns the archive's
+            chunks.
         count : int
             Number of all rows.
         """

@@ -96,8 +96,7 @@ def envelope(kind: str) -> int:
 def size(value: Any, depth: int = 0, modulus: int | None = None) -> int:
     """Length in bytes of ``encode(value, modulus)``, computed without encoding.
 
-    `depth` is how deep the value is nested. WireError where `encode` would: what cannot be written
-    is refused when it is sent.
+    `depth` is the number of containers around the value. WireError where `encode` would raise it.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -148,7 +147,8 @@ def encode(value: object, modulus: int | None = None) -> bytes:
     Parameters
     ----------
     value : payload
-        None, numbers, texts, bytes, arrays, declared dataclasses, and lists, tuples and mappings.
+        None, numbers, texts, bytes, arrays, dataclasses declared by `message`, and lists, tuples
+        and mappings of these.
     modulus : int, optional
         Prime p, where all arrays of the dtype of F_p hold its elements; they are packed.
     """
@@ -158,7 +158,7 @@ def encode(value: object, modulus: int | None = None) -> bytes:
 
 
 def encode_rows(rows: np.ndarray, modulus: int | None = None) -> list[bytes]:
-    """``[encode(row, modulus) for row in rows]``, in one pass if possible."""
+    """``[encode(row, modulus) for row in rows]``, in one pass if possible; WireError likewise."""
     if (
         modulus is None
         or rows.ndim < 2
@@ -186,8 +186,7 @@ def decode(data: bytes | memoryview, modulus: int | None = None) -> Any:
     data : bytes or memoryview
         Result of `encode`.
     modulus : int, optional
-        As for `encode`. If given, arrays with the dtype of F_p must be packed; otherwise none may
-        be.
+        Prime p. If given, arrays with the dtype of F_p must be packed; otherwise none may be.
     """
     view = memoryview(data).toreadonly()
     if (
@@ -205,7 +204,7 @@ def decode_each(parts: Sequence[bytes], modulus: int | None = None) -> list[Any]
     """``[decode(part, modulus) for part in parts]``, in one pass if possible.
 
     Small arrays of field elements of one shape are unpacked together, and are rows of one array.
-    WireError as of `decode`.
+    WireError for bytes that are no payload.
     """
     first = parts[0] if len(parts) > 1 else b""
     if modulus is None or first[:1] != b"P" or not 2 < len(first) <= _TOGETHER:
@@ -261,7 +260,7 @@ class _Rules:
     arrays: int
 
     def count_array(self) -> None:
-        """Count an array against the limit, since small encoded arrays need far more memory."""
+        """Count an array; WireError beyond the limit, since small ones need far more memory."""
         self.arrays -= 1
         if self.arrays < 0:
             raise WireError(

@@ -20,17 +20,20 @@ _ROOTS = 170  # consecutive powers of x that are zeros of the code
 def solve_bands(
     starts: np.ndarray, bands: np.ndarray, values: np.ndarray, unknowns: int
 ) -> np.ndarray | None:
-    """Solution z of sum_j bands[i, j] z[starts[i] + j] = values[i]; None if there is none.
+    """Solution z over GF(2) of sum_j bands[i, j] z[starts[i] + j] = values[i]; None without one.
+
+    z is uint64 (unknowns, 2), its free unknowns 0. Gauss elimination of Dietzfelbinger and Walzer
+    ("Efficient Gauss elimination for near-quadratic matrices with one short random block per row",
+    ESA 2019).
 
     Parameters
     ----------
     starts : int64 (n,), in [0, unknowns - 128]
+        First unknown of each equation.
     bands, values : uint64 (n, 2)
+        128 coefficients of each equation, as bits of two words; right-hand sides of 128 bits.
     unknowns : int
-
-    Returns z, uint64 (unknowns, 2). Free unknowns are 0. Gauss elimination of Dietzfelbinger and
-    Walzer ("Efficient Gauss elimination for near-quadratic matrices with one short random block per
-    row", ESA 2019).
+        Number of unknowns, each of 128 bits.
     """
     order = np.argsort(starts, kind="stable")
     found, pivots = np.zeros((unknowns, 2), np.uint64), np.zeros((unknowns, 2), np.uint64)

@@ -39,7 +39,7 @@ def privacy(T: int, N: int) -> int:
 
 
 def check_sizes(field: PrimeField, N: int, K: int, T: int, degree: int) -> None:
-    """Refuse sizes that cannot decode or that the field cannot hold."""
+    """Raise ConfigurationError if R > N, and FieldError for fewer than N + K + T elements."""
     R = degree * (K + T - 1) + 1
     if R > N:
         raise ConfigurationError(
@@ -56,9 +56,9 @@ def check_sizes(field: PrimeField, N: int, K: int, T: int, degree: int) -> None:
 def points(
     field: PrimeField, name: str, given: Sequence[int] | None, default: range, last: int
 ) -> tuple[int, ...]:
-    """Evaluation points, given or by default (up to `last`); FieldError if they do not fit.
+    """Evaluation points: `given`, or else `default`; `last` is the largest default point of all.
 
-    They must be distinct elements of the field, as many as in `default`.
+    FieldError unless they are distinct elements of the field, as many as in `default`.
     """
     if given is None:
         if last >= field.modulus:
@@ -76,7 +76,7 @@ def points(
 
 
 def check_points(alphas: Sequence[int], betas: Sequence[int]) -> None:
-    """Refuse share points (alphas) that would expose raw data or defeat error location."""
+    """Raise PrivacyError if an alpha is a beta (raw data), and FieldError if an alpha is 0."""
     shared = set(alphas) & set(betas)
     if shared:
         raise PrivacyError(
@@ -111,7 +111,7 @@ def party_numbers(parties: Sequence[int], N: int, name: str) -> tuple[int, ...]:
 
 
 def check_rows(results: Array, received: int, name: str) -> None:
-    """Refuse results that are not one row for each named party."""
+    """Refuse results that are not one row for each named party (FieldError)."""
     if results.ndim == 0 or results.shape[0] != received:
         raise FieldError(
             f"{name}: {received} parties are named, so results must have shape ({received}, ...), "

@@ -27,13 +27,13 @@ TOLD_APART = (
 
 @dataclass(frozen=True)
 class Cohorts:
-    """Cohorts of clients in a run.
+    """Fixed groups of clients (cohorts); a decoded sum has all members of a cohort or none.
 
     Attributes
     ----------
     groups : tuple of tuple of int
-        Clients of each cohort; each client is in exactly one. Without cohorts each client forms its
-        own.
+        Client numbers of each cohort; each client is in exactly one. Without cohorts each client
+        forms its own.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -80,9 +80,10 @@ def most_cohorts(parties: int, privacy: int) -> int:
 
 
 def cohorts_of(method: str, number: int, parties: int, privacy: int) -> Cohorts:
-    """Divide clients into a number of cohorts of neighbours, of nearly equal sizes; 0: none.
+    """Clients divided into `number` cohorts of consecutive numbers, of nearly equal sizes.
 
-    PrivacyError if a cohort would have fewer than T + 2 clients.
+    With `number` 0 each client is its own. `method` names the caller in errors. PrivacyError if a
+    cohort would have fewer than T + 2 clients, T = `privacy`.
     """
     most = most_cohorts(parties, privacy)
     if number > most:

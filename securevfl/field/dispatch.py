@@ -38,7 +38,7 @@ class PreparedMatrix(Protocol):
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
         """Write the product with the k stacked rows of `blocks` to `out` (m, n).
 
-        The last axis of blocks and of `out` is contiguous. Their sizes are believed. Returns
+        The last axis of blocks and of `out` is contiguous. Sizes are not checked. Returns
         whether all numbers that were read are below p; if not, `out` is meaningless.
         """
 

@@ -40,7 +40,8 @@ def unproved(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> tupl
     """Elements, and whether a later pass over them must still check their range.
 
     C-contiguous arrays of the dtype, memory maps among them, are neither copied nor read; all
-    others are converted as a whole, with the errors of `as_elements`.
+    others are converted as a whole; FieldError for numbers outside [0, p) and for signed or
+    floating arrays.
     """
     if isinstance(values, np.ndarray) and values.dtype == dtype:
         refuse_other_field(values, p, name)
@@ -49,7 +50,7 @@ def unproved(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> tupl
 
 
 def refuse_other_field(values: Any, p: int, name: str) -> None:
-    """Refuse arrays, such as galois ones, that declare another field."""
+    """Refuse arrays, such as galois ones, that declare another field (FieldError)."""
     order = getattr(type(values), "order", p)
     if order != p:
         raise FieldError(
@@ -96,7 +97,10 @@ def _place(array: Array, flat: int) -> str:
 
 
 def out_array(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Array:
-    """The array `out` after checks, or a fresh array if None."""
+    """The array `out`, or a fresh one if None.
+
+    FieldError unless it has this shape and dtype, is C-contiguous and writeable.
+    """
     if out is None:
         return result(shape, dtype)
     if not isinstance(out, np.ndarray):
@@ -112,6 +116,6 @@ def out_array(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], n
 
 
 def refuse_overlap(out: Array, name: str, *inputs: Array) -> None:
-    """Refuse an `out` that shares memory with an input that is still to be read."""
+    """Refuse an `out` that shares memory with an input that is still to be read (FieldError)."""
     if any(np.may_share_memory(out, other) for other in inputs):
         raise FieldError(f"{name}: out must not share memory with an input. Give its own array.")

@@ -23,9 +23,10 @@ _PIECE = 128  # Bytes of columns in a tile of the streams.
 
 
 def apply(left: PreparedMatrix, blocks: Sequence[Array], out: Array, threads: int) -> bool:
-    """Write the product of `left` with stacked blocks of rows; see dispatch.PreparedMatrix.
+    """Write the product of `left` (m, k) with `blocks`, k rows in all, to `out` (m, n).
 
-    FieldError where the sizes do not fit: kernels would read and write past the arrays.
+    Returns whether all numbers that were read are below p. FieldError where sizes do not fit:
+    kernels would read and write past the arrays.
     """
     terms = sum(len(block) for block in blocks)
     if (left.rows, left.inner) != (len(out), terms):
@@ -53,6 +54,8 @@ def encode(
     threads: int,
 ) -> bool:
     """Write left [data; masks] to `out`; T random rows of masks if none are given.
+
+    Returns whether all numbers that were read are below p; if not, `out` is meaningless.
 
     Row t of the masks is what `field.random(length, source)` returns at its t-th call, in panels
     that are used as soon as they are drawn.

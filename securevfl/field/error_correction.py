@@ -22,9 +22,10 @@ Array = NDArray[Any]
 
 
 def honest(field: PrimeField, points: Array, rows: Array, R: int) -> Array:
-    """Mask of the rows (n, L) whose values at `points` lie on one polynomial of R terms.
+    """Mask, (n,) bool, of the rows that lie on one polynomial with R coefficients.
 
-    CorruptResultsError if more rows are wrong than can be located.
+    `rows` (n, L) are its values at `points` (n,). CorruptResultsError if more than (n - R) / 2 rows
+    are wrong.
     """
     # A wrong row is wrong in all projections but with probability 2/p, so that L columns need no
     # decoder each. The weights must be unknown to the author of a row when it is sent: else an
@@ -71,7 +72,7 @@ def projections(field: PrimeField) -> int:
 
 
 def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
-    """Fresh random projections (q, n) of rows (n, L), uint64, and a mask of rows of elements.
+    """Random projections, uint64 (q, n), of rows (n, L), and the mask of rows below p, (n,).
 
     The weights are r[c B + j] = u_c v_j with uniform u and v, so that only their roots are drawn; a
     non-zero row has a zero projection with probability at most 2/p (Schwartz-Zippel, degree 2).
@@ -110,7 +111,7 @@ def syndromes(field: PrimeField, points: Array, word: Array, terms: int) -> tupl
 
 
 def locate(field: PrimeField, points: Array, syndrome: Array) -> Array | None:
-    """Mask of the wrong rows; None if no set of rows explains the syndromes.
+    """Mask, (n,) bool, of the wrong rows; None if no set of rows explains the syndromes.
 
     The locator of t errors has degree t and t roots among the points. A recurrence with fewer
     roots, or longer than half of the syndromes, is that of no set of correctable errors.

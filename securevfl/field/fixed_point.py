@@ -85,7 +85,7 @@ class FixedPoint:
         Parameters
         ----------
         x, rng
-            As for `round`, which also has the errors.
+            Arguments of `round`, which raises the errors.
         out : ndarray, optional
             C-contiguous array of the field's dtype for the result; FieldError for another.
         """

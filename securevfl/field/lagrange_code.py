@@ -229,7 +229,7 @@ class LagrangeCode:
         value : array_like
             Elements of shape (...), such as a model in FedVS.
         source, masks
-            As for `encode`, which also has the errors.
+            Arguments of `encode`: source of the T masks, or the masks themselves, (T, ...).
 
         Returns
         -------
@@ -409,7 +409,7 @@ class LagrangeCode:
         Parameters
         ----------
         results, parties, degree, threads
-            As for `decode`.
+            Arguments of `decode`: results (R', ...), and the R' party numbers in their order.
 
         Returns
         -------
@@ -425,7 +425,7 @@ class LagrangeCode:
         CorruptResultsError
             If no set of at most A wrong results explains the received ones.
         ConfigurationError
-            As of `decode`.
+            If party numbers repeat or do not exist, or shapes do not fit (FieldError).
 
         Notes
         -----

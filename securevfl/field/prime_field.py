@@ -96,7 +96,7 @@ class PrimeField:
         return as_elements(values, self.modulus, self.dtype, name)
 
     def reduce(self, values: ArrayLike) -> Array:
-        """Any integers (signed, unsigned or Python's) reduced modulo p."""
+        """Any integers (signed, unsigned or Python's) reduced modulo p; FieldError for others."""
         array = np.asarray(values)
         if array.dtype == object or array.dtype.kind not in "iu":
             array = np.array(values, dtype=object)
@@ -199,11 +199,11 @@ class PrimeField:
         return out
 
     def divide(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """Return a / b; a zero in `b` is refused."""
+        """Return a / b; FieldError for a zero in `b`."""
         return self.multiply(a, self.reciprocal(b))
 
     def reciprocal(self, a: ArrayLike) -> Array:
-        """Inverses 1/a of elements; a zero raises an error with its index."""
+        """Inverses 1/a of elements; FieldError with the index of a zero."""
         x = self.elements(a, "PrimeField.reciprocal")
         if not x.all():
             first = int((x == 0).argmax())
@@ -386,7 +386,7 @@ class PrimeField:
         return self._eliminate(x, np.zeros((x.shape[0], 0), self.dtype))[1]
 
     def convolve(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """Return the full convolution of two vectors: the product of polynomials."""
+        """Product of two polynomials: (m + n - 1,) for coefficients (m,) and (n,), m, n >= 1."""
         from securevfl.field.kernels import scalar
 
         x, y = (self.elements(v, "PrimeField.convolve").astype(np.uint64) for v in (a, b))

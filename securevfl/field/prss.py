@@ -52,11 +52,11 @@ _DOMAIN = b"securevfl prss 1"
 
 
 def mask_streams(code: LagrangeCode, degree: int) -> int:
-    """Number u of mask coefficients that T parties must not know, for masks P rho.
+    """Number u of coefficients of a mask P(z) rho(z) that T parties must not know.
 
-    The masks are of results of a degree in the shares: u = degree (K+T-1) - K - T + 1. One fewer
-    leaves one coefficient of the results unhidden from the receiver with T parties; one more raises
-    the recovery threshold.
+    P(z) = prod_k (z - beta_k) vanishes at the data. For results of this degree in the shares, u =
+    degree (K+T-1) - K - T + 1. One fewer leaves one coefficient of the results unhidden from the
+    receiver with T parties; one more raises the recovery threshold.
     """
     return degree * (code.size - 1) - code.size + 1
 
@@ -166,10 +166,7 @@ class Prss:
         return tuple(key for key in keys if receiver in self.holders[key])
 
     def received(self, party: int) -> dict[int, list[int]]:
-        """Return the keys that others send to a party, by dealer in ascending order.
-
-        It is `sent` of all dealers, without a look at each pair of parties.
-        """
+        """Numbers of the keys that others send to a party, by dealer in ascending order."""
         found: dict[int, list[int]] = {}
         for key in self.held(party):
             if self._dealers[key] != party:
@@ -194,9 +191,9 @@ class Prss:
         return stream_count(self.blocks, self.code.parties, self.code.privacy, unknown)
 
     def weights(self, party: int, unknown: int) -> tuple[Array, ...]:
-        """Coefficients in rho(alpha) of a party's streams, for each key that it holds.
+        """Factors of a party's streams in its rho(alpha): one array, (streams,), for each key.
 
-        They are prod_{a in A} (alpha - alpha_a) alpha^e, e < m - |A|.
+        For a key of block A: prod_{a in A} (alpha - alpha_a) alpha^e, e < m - |A|, m = T + u.
         """
         return self._weights(party, unknown, self.held(party))
 
@@ -285,7 +282,9 @@ class Prss:
     def values(
         self, dealer: int, keys: Mapping[int, bytes], label: bytes, shape: tuple[int, ...]
     ) -> Array:
-        """Mask values that a dealer sends to each of `receivers` for a label, as for `value`.
+        """Mask values that a dealer sends to each of `receivers` for one use of the masks, a label.
+
+        Arguments have the meaning and limits that `value` states; `shape` is that of one value.
 
         Returns
         -------
@@ -332,10 +331,10 @@ class Prss:
         return self.add(party, result, rho)
 
     def add(self, party: int, result: Array, rho: Array) -> Array:
-        """Masked result: result + P(alpha) rho, for a party's mask value rho.
+        """Masked result of a party: result + P(alpha) rho, P(z) = prod_k (z - beta_k).
 
-        It is the product of the row (1, P(alpha)) with the two, in one pass over them. FieldError
-        where a number is no element.
+        `rho`, the party's mask value, has the shape of `result`. FieldError where a number is no
+        element.
         """
         field = self.code.field
         rows = [np.ascontiguousarray(each, field.dtype).reshape(1, -1) for each in (result, rho)]

@@ -59,8 +59,8 @@ class Aggregation(ABC):
         ----------
         gradient : ndarray, (rows, `width` of h), float32
             Gradient dL/dH of the joint embedding.
-        stack, present
-            The arguments of `combine`.
+        stack, present : ndarray, (N, rows, h) and (N, rows) bool
+            Embeddings H_n, and whether a client has one of a row; the arguments of `combine`.
         party : int
             Number n of the client; the result is zero in rows from which it is absent.
 
@@ -207,7 +207,9 @@ def gather(embeddings: Mapping[int, np.ndarray], parties: int) -> tuple[np.ndarr
     Returns
     -------
     stack : ndarray, (N, rows, h)
+        Embeddings; zero for absent clients.
     present : ndarray, (N, rows), bool
+        Whether a client is among `embeddings`.
     """
     first = next(iter(embeddings.values()))
     stack = np.zeros((parties, *first.shape), first.dtype)

@@ -154,6 +154,8 @@ def cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, int]:
 
     Parameters
     ----------
+    width, depth : int
+        Width h of the embedding, and number D of convolutions.
     shape : (channels, height, width)
         The client's strip of the image. It keeps its size, since strips can be one pixel high.
     """
@@ -171,10 +173,10 @@ def cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, int]:
 
 
 def strided_cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, int]:
-    """D convolutions of stride 2 with ReLU, then Linear; and multiply-adds of a row.
+    """D = `depth` convolutions of stride 2 with ReLU, then Linear; and multiply-adds of a row.
 
-    The first is 5 x 5 with 16 channels, the others are 3 x 3 and double the channels. For studies
-    of many epochs on one core: at 28 x 7 pixels it costs a third of `cnn`.
+    The first is 5 x 5 with 16 channels, the others are 3 x 3 and double the channels. It is for
+    studies of many epochs on one core: at 28 x 7 pixels it costs a third of `cnn`.
     """
     from torch import nn
 
@@ -196,7 +198,8 @@ def strided_cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, i
 def encoder(features: int, width: int, last: Activation) -> tuple[nn.Module, int]:
     """A guest's encoder of DVFL (appendix D.1), two Linear layers; and multiply-adds of a row.
 
-    The hidden layer is half-way between input and output, as in our DVFL.
+    The width of the hidden layer is the mean of `features` and `width`; `last` is the activation
+    of the output.
     """
     hidden = (features + width + 1) // 2
     return two_layers(features, hidden, width, last), hidden * (features + width)
@@ -301,7 +304,7 @@ def make_client_network(
 
 
 def refuse_codes(kind: str, coded: int) -> None:
-    """Refuse a network that would read category codes as sizes, if any column has codes."""
+    """Raise ConfigurationError: network `kind` would read codes of `coded` columns as sizes."""
     raise ConfigurationError(
         f"client = {kind!r} takes numbers for sizes, and {coded} columns of a party hold "
         "category codes; load the data with coding='onehot' (--set data.coding=onehot), or "

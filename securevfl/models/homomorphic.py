@@ -114,10 +114,10 @@ class Ckks(Scheme):
     of these roundings, which reveals more than the sum of the values. With values in coefficients,
     a decrypted sum contains only noise that does not depend on values: SEAL rounds an encryption of
     zero when it drops the key prime, and adds the plaintext after that. So a fresh coefficient's
-    noise has variance (1 + w) / 12, with a ternary key of w coefficients that are not 0, two thirds
-    in the mean; that of a sum over N clients is N times as large. Polynomials are evaluated in
-    doubles: at the largest value, 2^47 for two clients, coefficients were right to 0.22 and there
-    and back to 0.41 at twice that, where less than 1/2 is needed.
+    noise has variance (1 + w) / 12, with a ternary key of w nonzero coefficients, two thirds on
+    average; that of a sum over N clients is N times as large. Polynomials are evaluated in doubles:
+    at the largest value, 2^47 for two clients, coefficients were right to 0.22 and, at twice that,
+    to 0.41 after encoding and decoding, where less than 1/2 is needed.
     """
 
     DEGREE: ClassVar[int] = 8192
@@ -173,7 +173,7 @@ class Ckks(Scheme):
     def decrypt(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], size: int, summands: int
     ) -> np.ndarray:
-        """Nearest integers of a decrypted sum; a distance above 1/8 from one is refused."""
+        """Nearest integers of a decrypted sum; RunError if one is farther than 1/8 from it."""
         private = self.key(secret)
         vectors = [self.tenseal.ckks_vector_from(private, _unpadded(c)) for c in ciphertexts]
         slots = [np.array(vector.decrypt()) for vector in vectors]
@@ -309,7 +309,8 @@ class Paillier(Scheme):
     """Paillier with packing: as many sums as fit side by side in one plaintext.
 
     A value v is encrypted as v + `limit`, in slots of 36 bits, so that sums of up to N stay in
-    their slots. Plaintexts are integers, without phe's exponents, which travel in the clear.
+    their slots. Plaintexts are integers, without phe's exponents, which travel in the clear. The
+    modulus has `key_bits` bits.
     """
 
     SLOT: ClassVar[int] = 36  # N * 2 limit <= 2^35

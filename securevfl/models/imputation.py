@@ -60,13 +60,13 @@ class Imputation(ABC):
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Completed embeddings of a batch, and which count as present.
+        """Completed embeddings of a batch, and which count as present; parameters as for `take`.
 
         Returns
         -------
         stack : ndarray, (N, rows, h)
         present : ndarray, (N, rows), bool
-            As `securevfl.models.aggregation.Aggregation` takes them.
+            Arguments of `securevfl.models.aggregation.Aggregation.combine`.
         """
 
     def unknown(self, places: np.ndarray) -> int:
@@ -137,7 +137,7 @@ class Buffer(Imputation):
 
 
 class LastMessage(Imputation):
-    """A client's last message, for whatever rows; zeros if it has sent none.
+    """Imputation by a client's last message, whatever its rows; zeros if it has sent none.
 
     If the message has fewer rows than the batch, zeros fill the rest.
     """
@@ -173,7 +173,7 @@ class LastMessage(Imputation):
 
 
 class RunningMean(Imputation):
-    """A running mean of each client's embeddings, ``m <- 0.9 m + 0.1 mean of the batch``.
+    """Imputation by a running mean of each client's embeddings, ``m <- 0.9 m + 0.1 batch mean``.
 
     It begins with the first batch that arrived from a client; before that it is zero.
     """

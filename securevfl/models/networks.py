@@ -99,7 +99,7 @@ def linear(width: int, hidden: int, outputs: int) -> nn.Module:
 
 
 def in_units(network: nn.Module, mean: float, spread: float) -> nn.Module:
-    """The network with outputs in units of targets with this mean and standard deviation.
+    """The network with outputs mean + spread y: in units of targets of this mean and deviation.
 
     Both are buffers, ``target_mean`` and ``target_spread``: stored and exported, but not trained.
     """
@@ -132,12 +132,13 @@ def square_side(width: int) -> int:
 
 
 def vgg13(width: int, hidden: int, outputs: int) -> nn.Module:
-    """VGG13 with batch normalisation on the embedding as a square image; `hidden` is ignored.
+    """VGG13 with batch normalisation, from an embedding (width,) as a square image to `outputs`.
 
     Ten convolutions in five pairs, each pair followed by 2 x 2 max pooling (Simonyan and Zisserman,
     2014, configuration B), then the mean over the remaining image and one Linear layer. The paper
     does not say how an embedding enters: here its h entries, padded with zeros to the next square,
     are one channel, so h = 784 or 1024 gives images of the usual size. Pooling ends at one pixel.
+    `hidden` is ignored.
     """
     from torch import nn
 
@@ -199,7 +200,7 @@ CENTRES: dict[str, Callable[[int, int, int], nn.Module]] = {
 
 
 def training_bytes(name: str, width: int, rows: int) -> int:
-    """Bytes that a training step of a server model on so many rows needs; 0 of all but VGG13.
+    """Bytes that a training step of a server model on so many rows needs; 0 for all but VGG13.
 
     VGG13 stores the outputs of convolution, normalisation and ReLU of each layer for the backward
     pass, and 9.4 million weights with their gradients and an optimiser's two moments; other server

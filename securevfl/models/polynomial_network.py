@@ -63,7 +63,7 @@ class PolynomialNetwork:
         Degree D, at least 1: the highest power of the columns (the paper's number of layers).
     stream : numpy Generator
         Source of the initial weights, uniform in +-1/sqrt(d D) as torch's Linear does; the biases
-        start at zero. (The paper does not state its initialisation; this is ours.)
+        start at zero. (The paper does not state its initialisation; this is our choice.)
     optimizer : dict
         Arguments of `securevfl.models.optimizers.make_optimizer`.
     bound : float or None

@@ -74,7 +74,8 @@ class FedAvg(ServerOptimizer):
 class Adaptive(ServerOptimizer):
     """Adaptive step with moments m, v of the update t: ``W + lr m' / (sqrt(v') + tau)``, float64.
 
-    ``v' = v / (1 - b2^r)`` in round r = 1, 2, ...; m' is the rule's own. Both moments start at 0.
+    t is the mean of the received weights less W. ``v' = v / (1 - b2^r)`` in round r = 1, 2, ...;
+    each rule defines m'. Both moments start at 0.
 
     Parameters
     ----------
@@ -208,7 +209,7 @@ def make_server_optimizer(
     tau: float = 1e-3,
     rounds: int = 1,
 ) -> ServerOptimizer:
-    """Server optimiser by its name; defaults from Multi-VFL, Table 2.
+    """Server optimiser by its name; defaults from Multi-VFL, Table 2, parameters of `Adaptive`.
 
     Raises
     ------

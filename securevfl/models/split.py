@@ -43,8 +43,8 @@ class Batches:
     stream : callable
         Function ``stream(name, *keys)`` that returns a numpy Generator.
     short : bool
-        Whether fewer rows than segments are allowed, as of a single row that is to be predicted:
-        the segments that get none are padding. Otherwise they are a ConfigurationError.
+        Whether fewer rows than segments are allowed, as in a prediction of one row: segments
+        without rows are padding. If False, fewer rows raise ConfigurationError.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Batches:
 
 
 def rows_of(features: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Rows of a matrix by number; a row of zeros for number -1."""
+    """Rows of a matrix by number; zeros for number -1; IndexError for a row beyond the last."""
     if (last := samples.max(initial=-1)) >= len(features):  # it would be taken for the last row
         raise IndexError(f"row {last} of a matrix of {len(features)} rows")
     rows: np.ndarray = features.take(samples, axis=0, mode="clip")  # half the time of an index
@@ -125,7 +125,7 @@ class Centre:
     hidden : int
         Width of its hidden layers.
     optimizer : dict
-        Arguments of `make_optimizer`.
+        Arguments of `securevfl.models.optimizers.make_optimizer`, such as the rate.
     seed : int or numpy Generator
         Seed of the initial weights.
     own, own_loss : str
@@ -262,7 +262,11 @@ class Centre:
         labels: np.ndarray,
         samples: np.ndarray | None = None,
     ) -> torch.Tensor:
-        """Mean loss of rows, weighted by class and, in training, by row weights."""
+        """Mean loss of scores (rows, outputs), weighted by class and, in training, by row weights.
+
+        `own` are the rows' labels, (rows,). The frequencies in `labels` give class weights;
+        `samples` are the row numbers, given in training.
+        """
         # Those of all labels that the server has, not of the batch.
         weights = row_weights(self.class_weights, labels, max(self.outputs, 2))
         alone = None if samples is None or self._rows_weigh is None else self._rows_weigh[samples]
@@ -297,9 +301,9 @@ class Centre:
     ) -> torch.Tensor:
         """Mean loss of raw scores: cross entropy, of two classes or many, or mean square error.
 
-        The square error is that of the scaled targets, where the model scales them. With
-        ``reduction = "none"`` the loss of each row. A loss of the user's takes the place of all
-        these, whatever the reduction: it is called with scores and labels alone.
+        Scores are (rows, outputs), labels (rows,). The square error is that of the scaled targets,
+        where the model scales them. With ``reduction = "none"`` the loss of each row. A loss of the
+        user's takes the place of all these: it is called with scores and labels alone.
         """
         from torch.nn import functional
 
@@ -369,7 +373,7 @@ def balanced_weights(labels: np.ndarray, classes: int) -> np.ndarray:
 
 
 def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Measures of raw scores of test rows: fractions in [0, 1], or the error of a regression.
+    """Measures of raw scores (rows, outputs) of test rows: fractions, or a regression's error.
 
     Returns
     -------
@@ -380,7 +384,7 @@ def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, flo
     Raises
     ------
     DivergedError
-        When a score is not finite: it would be taken for a class, or break the measures.
+        When a score is not finite.
     """
     if not np.isfinite(scores).all():
         raise DivergedError(
@@ -406,7 +410,7 @@ def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, flo
 def target_scale(
     task: Task, labels: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[float, float] | None:
-    """Mean and standard deviation of a regression's targets, weighted or not; None of classes.
+    """Mean and standard deviation of a regression's targets, weighted or not; None for classes.
 
     Examples
     --------
@@ -426,7 +430,7 @@ def target_scale(
 def r_squared(rmse: float, labels: np.ndarray) -> dict[str, float]:
     """R squared (``r2``): share of the labels' variance explained at this root mean square error.
 
-    It is 0 for the mean of these labels, and not there where all labels are alike.
+    It is 0 for the mean of these labels. The result is empty if all labels are equal.
 
     Examples
     --------
@@ -438,7 +442,7 @@ def r_squared(rmse: float, labels: np.ndarray) -> dict[str, float]:
 
 
 def mean_loss(task: Task, scores: np.ndarray, labels: np.ndarray, unit: float = 1.0) -> float:
-    """Mean loss of raw scores of test rows: cross entropy, or the mean square error.
+    """Mean loss of raw scores (rows, outputs) of test rows: cross entropy, or mean square error.
 
     Errors of a regression are divided by `unit`, the standard deviation of training targets.
     """

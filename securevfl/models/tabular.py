@@ -20,7 +20,7 @@ def tabular_front(cardinalities: Sequence[int], width: int) -> tuple[nn.Module, 
         For each column the number of its category codes, 0 for a numeric one
         (`securevfl.data.VerticalDataset.cardinalities`).
     width : int
-        Numbers of an embedding.
+        Width of the embedding of a coded column.
     """
     import torch
     from torch import nn

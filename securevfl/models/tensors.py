@@ -43,16 +43,16 @@ def tensor(values: ArrayLike, dtype: DTypeLike | None = None) -> torch.Tensor:
 
 
 def place(network: nn.Module, device: str) -> None:
-    """Have a network computed on a device, for callers whose tensors stay on the CPU.
+    """Move a network to a device, for callers whose tensors stay on the CPU.
 
-    Its inputs are brought to the device and its output is brought back, so gradients reach inputs
-    that are on the processor. Names and values of its weights stay as they are. Kernels of an
-    accelerator round otherwise than the processor's, and some of them from run to run.
+    Inputs are copied to the device and the output is copied back, so gradients reach inputs on the
+    CPU. Names and values of weights do not change. Kernels of an accelerator round differently from
+    the CPU's, and some of them from run to run.
 
     Parameters
     ----------
     network : nn.Module
-        Takes tensors by place, and gives one.
+        Module with positional tensors as inputs, and one tensor as output.
     device : str
         "cpu" leaves the network as it is; else a name of torch's, such as "cuda", "cuda:1", "mps".
 

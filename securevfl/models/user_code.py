@@ -63,12 +63,9 @@ def allow_options(options: Mapping[str, Any]) -> None:
 
 
 def refuse_unnamed(options: Mapping[str, Any]) -> None:
-    """Refuse options from a file that name code not given by the user.
+    """Raise ConfigurationError for an option, read from a file, with code not given by the user.
 
-    Raises
-    ------
-    ConfigurationError
-        Naming the option.
+    The message names the option.
     """
     for what in OPTIONS:
         name = options.get(what)
@@ -91,8 +88,8 @@ def _refuse_unnamed(name: str, what: str) -> None:
 def found(name: str, what: str) -> Any:
     """Class or function with a given name.
 
-    ConfigurationError when the name is not of the form ``module:name``, leads nowhere, or is named
-    in a file only.
+    ConfigurationError when the name is not of the form ``module:name``, does not exist, or is in a
+    file only and was not given by the user.
     """
     if name in _GIVEN:
         return _GIVEN[name]
@@ -192,10 +189,10 @@ def _check_widths(module: nn.Module, what: str, inputs: int, outputs: int) -> No
 
 
 def check_rows_apart(module: nn.Module, what: str, inputs: int) -> None:
-    """Refuse a client network that mixes rows or is random.
+    """Raise ConfigurationError for a client network that mixes rows or is random.
 
-    ConfigurationError when a row's embedding depends on the rows beside it, or differs from call to
-    call: then neither batches nor a resumed run would mean the same.
+    That is when a row's embedding depends on other rows, or differs between calls: batches or a
+    resumed run would then change results.
     """
     import torch
 

@@ -105,9 +105,9 @@ def penalty(model: Any) -> float:
 
 
 def refuse_running_statistics(name: str, centre: str, network: torch.nn.Module) -> None:
-    """Refuse a server model with state besides weights, such as running batch means.
+    """Raise ConfigurationError for a server model with state besides weights, as of batch means.
 
-    ConfigurationError, because such state would stay behind where weights or gradients are sent.
+    Such state would not be sent with weights or gradients.
     """
     if next(iter(network.buffers()), None) is not None:
         raise ConfigurationError(

@@ -87,7 +87,7 @@ class Choice:
 
 
 def feasible_segments(parties: int, config: Any, shape: Shape) -> list[int]:
-    """Feasible numbers of segments K, by the N parties and the rows; or the requested K alone."""
+    """Feasible numbers of segments K, or the requested K alone; ConfigurationError for none."""
     found = [K for K in range(1, shape.rows + 1) if _wanted(config, K) <= parties]
     if not found:
         raise ConfigurationError(
@@ -137,11 +137,11 @@ def choice_of(
 def memory(config: Any, shape: Shape, batch_rows: int, *, sealed: bool) -> tuple[int, int]:
     """Memory, in bytes, of the largest client and of a simulation of all clients.
 
-    A client holds its rows and everyone's data shares; while it deals its data it has the powers,
-    field elements, their copy in segments and N shares of them; in a round the model shares of
-    all, and the streams of its masks. A simulation holds N times the data shares that a client
-    stores, and the powers, elements and copy of one client, as clients deal one after the other,
-    and all links (`link_memory`), which are most of it where many parties hold little.
+    `batch_rows` are coded rows |B|; `sealed` links hold more. A client holds its rows and
+    everyone's data shares. While it shares its data, it also holds their powers, field elements, a
+    copy in segments and N shares; in a round, the model shares of all and the streams of its masks.
+    A simulation holds the data shares of N clients, the powers, elements and copy of one client at
+    a time, and all links (`link_memory`).
     """
     N, K = len(shape.widths), config.segments
     size = 4 if config.prime < 2**32 else 8

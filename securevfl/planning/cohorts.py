@@ -21,6 +21,7 @@ def cost_of_cohorts(cohorts: Cohorts, conditions: Conditions, *, seed: int = 0) 
     Parameters
     ----------
     cohorts : Cohorts
+        Groups of clients of which a sum has all members or none.
     conditions : Conditions
         Only the delays of sharing a model are used; transfer times are left out.
     seed : int

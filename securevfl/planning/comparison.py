@@ -21,7 +21,7 @@ def held_against(
     sealed: bool,
     seed: int,
 ) -> dict[str, Any] | None:
-    """Prediction of the planner beside the measured values, for a finished run.
+    """Planner's prediction of bytes and of seconds a round, with the values of a finished run.
 
     Parameters
     ----------

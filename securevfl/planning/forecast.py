@@ -121,9 +121,9 @@ def plan(
         Smallest number of fractional bits of data and of weights. The field is the smallest
         sufficient one of 2^31-1, 2^50-2^14+1 and 2^61-1; spare bits are added up to 20 and 24.
     conditions : str, Path, mapping or Conditions
-        As for `securevfl.run`.
+        Delays and bandwidth: a preset, a TOML file, or its content.
     sealed : bool
-        Whether links are encrypted, as for `securevfl.run`.
+        Whether links are encrypted, which adds bytes to each message.
     seed : int
         Seed of the Monte Carlo simulation of times.
     **options
@@ -176,7 +176,7 @@ def plan(
 
 
 def _check_plannable(cls: type[Protocol], config: Any, shape: Shape) -> None:
-    """Refuse a protocol without message schedule or without K and T, or with a random schedule."""
+    """Raise ConfigurationError unless a protocol has K, T and a schedule that is not random."""
     start = f"plan: {cls.name} cannot be planned"
     if cls.outline.__func__ is Protocol.outline.__func__:  # type: ignore[attr-defined]
         raise ConfigurationError(

@@ -61,14 +61,14 @@ def expected_times(
     runs: int = RUNS,
     rounds: int = ROUNDS,
 ) -> Times:
-    """Mean times of `runs` runs, each followed for `rounds` rounds of a phase at most.
+    """Mean times of `runs` simulated runs, each of at most `rounds` rounds of a phase.
 
     Longer phases are extrapolated.
 
     Parameters
     ----------
-    outline : Outline
-        Planned messages of the run.
+    outline, conditions : Outline, Conditions
+        Planned messages of the run; delays and bandwidth.
     parties : int
         Number N of clients, with helpers.
     sealed : bool
@@ -96,7 +96,10 @@ def expected_times(
 
 
 class Timeline:
-    """Clocks and uplinks of many independent runs of one outline; all times in seconds.
+    """Clocks and uplinks of `runs` independent runs of one message schedule; times in seconds.
+
+    A run has the messages of `outline`, among `parties` clients, sealed or not, with delays and
+    bandwidth of `conditions`.
 
     Attributes
     ----------

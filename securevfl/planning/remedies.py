@@ -86,6 +86,7 @@ def remedies(planned: Planned, best: Choice) -> tuple[Remedy, ...]:
     Parameters
     ----------
     planned : Planned
+        Data, options and conditions of the plan.
     best : Choice
         Best choice of the plan.
     """

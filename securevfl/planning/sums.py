@@ -12,10 +12,10 @@ _TRIED = 1 << 16  # divisors that are looked for one by one
 
 
 def steps_of_columns(made: CodedProtocol | SharedModels) -> dict[int, np.ndarray]:
-    """Greatest common step of the columns that each client multiplies by weights, int64.
+    """Greatest common step of each column that a client multiplies by weights, by client.
 
-    All numbers of a column differ by multiples of its step; a constant column has step 0. The
-    result has an array (columns,) per client.
+    Arrays are int64 (columns,). All numbers of a column differ by multiples of its step; a constant
+    column has step 0.
     """
     found = {}
     for n, own in made.quantised_columns().items():

@@ -80,7 +80,7 @@ def gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
     Raises
     ------
     ConfigurationError
-        As of `noise_multiplier`.
+        When one is out of range, or the package dp-accounting is missing.
     """
     needs("privacy accounting", "dp", "dp_accounting")
     import dp_accounting

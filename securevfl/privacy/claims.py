@@ -165,8 +165,8 @@ COUNTS = "number of independent columns"  # of each party, which a budget of sum
 def given_sums(claims: Iterable[Claim], odometer: Odometer | None) -> tuple[Claim, ...]:
     """The claims, with a sentence on what decoded sums reveal added where a claim allows them.
 
-    `odometer` is None if nobody decodes sums. With a budget, perfect claims about features grant
-    the numbers that parties tell for it.
+    `odometer` is None if nobody decodes sums. With a budget, perfect claims about features also
+    allow the number of independent columns, which each party tells all for the budget.
     """
     if odometer is None:
         return tuple(claims)
@@ -190,7 +190,8 @@ def budget_claims(odometer: Odometer | None, stories: int = 1) -> tuple[Claim, .
     odometer : Odometer or None
         Count of the run's equations; None if nobody decodes sums.
     stories : int
-        Sums that a server with T helpers may get for one, if it tells parties different things.
+        Factor by which a server with T colluding helpers gets more sums than are counted, if it
+        announces different sums to different parties; 1 if it cannot.
     """
     if odometer is None or not odometer.budget:
         return ()

@@ -38,7 +38,7 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
 
 
 def clip_finite_rows(rows: np.ndarray, bound: float) -> np.ndarray:
-    """`clip_rows` of rows that are to be released.
+    """Rows (rows, h) scaled to an L2 norm of at most `bound`, float64, before a release.
 
     RangeError if an entry is not finite, because noise would not hide it.
     """
@@ -156,7 +156,7 @@ def release_rows(
 
 
 def noised_rows(clipped: np.ndarray, *, sigma: float, source: Source = SYSTEM) -> np.ndarray:
-    """Rows, already clipped, with Gaussian noise added, rounded as in `release_rows`.
+    """Rows, already clipped, with Gaussian noise added, rounded to the grid of `release_rows`.
 
     `clipped` is (rows, h), floating, of norms at most 200 `sigma`, which is not checked here.
 

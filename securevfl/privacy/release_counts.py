@@ -21,13 +21,13 @@ def most_releases(counts: bytes) -> int:
 
 
 def after_release(counts: bytes, rows: np.ndarray, held: int) -> bytes:
-    """Release counts after each row in `rows` is released once more.
+    """Release counts after each row in `rows` is released once more, in the form of `counts`.
 
     Parameters
     ----------
     counts : bytes
-        Counts before the release; empty if there was none.
-    rows : ndarray
+        Counts of all rows before the release, uint32 each; empty if there was none.
+    rows : ndarray of int, (any,)
         Distinct row numbers.
     held : int
         Number of rows of the party.
@@ -39,9 +39,9 @@ def after_release(counts: bytes, rows: np.ndarray, held: int) -> bytes:
 
 
 def refuse_repeated(rows: np.ndarray, who: str) -> None:
-    """Refuse a request that names a row twice, since averaging its releases would remove noise.
+    """Raise PrivacyError for a row named twice: averaging its releases would remove noise.
 
-    PrivacyError if a row is repeated; the message names it and its number of occurrences.
+    The message names the row, its number of occurrences, and `who` answers the request.
     """
     named, often = np.unique(rows, return_counts=True)
     if len(often) and often.max() > 1:
@@ -56,10 +56,9 @@ def refuse_repeated(rows: np.ndarray, who: str) -> None:
 def refuse_exceeding(
     counts: bytes, rows: np.ndarray, limit: int, who: str, allows: str = "its epsilon allows"
 ) -> None:
-    """Refuse a request for a row that was released `limit` times.
+    """Raise PrivacyError if a requested row was released `limit` times, by `counts`.
 
-    `allows` names the source of the limit, for the error. PrivacyError if a row has reached the
-    limit; the message names both.
+    `who` and `allows`, the source of the limit, are named in the message.
     """
     if not counts:
         return

@@ -67,7 +67,7 @@ def independent_columns(rows: np.ndarray, unit: float) -> int:
 
 
 def visits_allowed(unknowns: int, width: int, share: float = 1.0) -> int:
-    """Largest number E of uses of a row such that E h stays below a share of its unknowns.
+    """Largest number E of sums with one row such that E h stays below a share of its unknowns.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Odometer:
         Rank r of the expanded rows [X | ... | X^D | 1]. From E h = r on, linear algebra gives the
         space that all columns and powers span. None if embeddings are not polynomial.
     visits : int
-        E, the largest number of decoded batches that contained one row.
+        E, the largest number of decoded sums that contained one row.
     visits_planned : int
         E at the end of the configured run, without a budget.
     per_epoch : int
@@ -154,7 +154,7 @@ class Odometer:
         )
 
     def ways_below(self, *, shorter: bool = True) -> str:
-        """Sentence on changes, each of which keeps the whole run below the unknowns.
+        """Sentence on changes of options, each of which keeps the run's E h below the unknowns.
 
         Parameters
         ----------
@@ -257,10 +257,9 @@ class Odometer:
 
 
 def refuse_width(who: str, unknowns: int, width: int, share: float) -> None:
-    """Refuse embeddings so wide that a single sum exceeds the budget of sums.
+    """Raise ConfigurationError if a single sum exceeds the budget, `share` times `unknowns`.
 
-    ConfigurationError if one sum exceeds the budget; the message names both numbers and the
-    remedies.
+    A sum gives `width` equations. The message names both numbers and the remedies.
     """
     if visits_allowed(unknowns, width, share):
         return

@@ -161,7 +161,9 @@ class Learner:
     Attributes
     ----------
     encoders, cross, local : Model
-        Models of a `Pair`, a `Cross` and a `TwoViews`.
+        The two encoders (`Pair`), and their cross-party (`Cross`) and local (`TwoViews`) objective.
+    streams, how : Model, LocalLearning
+        The client's secret streams; settings of step 2.
     rows : tuple of Secret
         Columns of the aligned rows, and of unaligned rows if any.
     shapes : mapping of str to tuple of int
@@ -349,7 +351,7 @@ class IdealFedHssl(Ideal):
     Parameters
     ----------
     world, clients, bounded
-        As of `Ideal`.
+        Arguments of `Ideal`.
     learners : mapping of int to Learner
         Pre-trained encoders of each client.
     """
@@ -451,7 +453,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
 
     @classmethod
     def check_parties(cls, config: FedHsslConfig, parties: int) -> None:
-        """Refuse networks without upper layers, and a run of a single party."""
+        """Raise ConfigurationError for networks without upper layers, or a single party."""
         super().check_parties(config, parties)
         upper = len(config.hidden_layers()) or config.degree - 1
         if config.client_kind != "mlp" or upper < 1:

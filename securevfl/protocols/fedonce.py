@@ -313,7 +313,10 @@ class Server(Participant):
         self.came = np.zeros((len(self.peers), pieces(layout)), bool)
 
     async def run(self) -> None:
-        """Wait for the guests' training, request every row once, end their part, and train."""
+        """Wait for the guests' training, request every row's representation, stop them, and train.
+
+        RunError if no representation came.
+        """
         if not self.ready:
             await self.wait_for_guests()
         self.ready = True
@@ -421,7 +424,7 @@ class FedOnce(Provable, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: FedOnceConfig, parties: int) -> None:
-        """Refuse a useless or missing timeout, and clients unfit for the objective."""
+        """Raise ConfigurationError for a useless or missing timeout, or unfit networks."""
         super().check_parties(config, parties)
         fills = config.absent == "zeros"
         if fills != (config.timeout is not None):
@@ -548,8 +551,8 @@ class FedOnce(Provable, EmbeddingProtocol):
     def of_piece(self, key: MessageKey) -> tuple[int, int] | None:
         """Shape of a guest's representations in a round; None if it is not known in advance.
 
-        The last piece of the rows may be short. A server that crashed asks for a piece again in a
-        later round, so from the first round of the last piece on only the announcement tells.
+        The last piece of the rows may be short. A server that crashed requests a piece again in a
+        later round, so from the first round of the last piece on the shape is not known.
         """
         rows, last = self.layout.coded, pieces(self.layout) - 1
         if key.round > last and len(piece(self.layout, last)) < rows:

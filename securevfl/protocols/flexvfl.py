@@ -48,7 +48,7 @@ class FlexVflConfig(EmbeddingConfig):
     )
 
     def steps_of(self, client: int) -> int:
-        """Local steps Q_n of a client."""
+        """Local steps Q_n of client n: the only number of the option, or that at place n."""
         numbers = self.local_steps.split(",")
         return int(numbers[client if len(numbers) > 1 else 0])
 
@@ -144,6 +144,8 @@ class Client(OpenClient):
         Number Q_n of local steps.
     head : Model
         Its copy of the server model; passed as a `Centre`.
+    aggregation : Aggregation
+        Rule that joins the embeddings.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "head")
@@ -226,7 +228,7 @@ class FlexVfl(OpenEmbeddings, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: FlexVflConfig, parties: int) -> None:
-        """Refuse step numbers unless there is one for all or one for each client."""
+        """Raise ConfigurationError unless `local_steps` has 1 number, or one for each client."""
         super().check_parties(config, parties)
         numbers = len(config.local_steps.split(","))
         if numbers not in (1, parties):

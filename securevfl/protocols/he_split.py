@@ -92,8 +92,10 @@ class Parameters:
 
     Attributes
     ----------
+    scheme : Scheme
+        Scheme of encryption.
     holder, quorum : int
-        Number of the client with the secret key, and of embeddings in a sum.
+        Number of the client with the secret key; fewest embeddings in a sum.
     """
 
     scheme: Scheme
@@ -179,8 +181,8 @@ class Server(SummedServer):
 def quorum_of(config: HEConfig, parties: int) -> int:
     """Fewest embeddings in a sum.
 
-    PrivacyError when T clients, or the key holder, with the sum could be left with one embedding,
-    or there are too few clients.
+    PrivacyError when T clients, or the key holder, could subtract their own embeddings from a sum
+    and be left with one, or there are too few clients.
     """
     N, T = parties, config.privacy
     needed = max(T, 1) + 2  # the key holder is a client, too, and sees the sum without colluding
@@ -262,7 +264,7 @@ class HESplit(SummedEmbeddings):
 
     @classmethod
     def check_parties(cls, config: HEConfig, parties: int) -> None:
-        """Refuse a key holder that is no client, or too few clients for the quorum."""
+        """Raise ConfigurationError if the key holder is no client, or the quorum too large."""
         super().check_parties(config, parties)
         if config.holder >= parties:
             raise ConfigurationError(

@@ -103,11 +103,11 @@ def rounded(
     round: int,
     quantisers: tuple[FixedPoint, FixedPoint],
 ) -> np.ndarray:
-    """Embedding of the rounded powers by the stochastically rounded weights, float64.
+    """Embedding, (rows, h) float64, of the rounded powers by stochastically rounded weights.
 
-    With the quantisers of FedVS for data and weights it computes with the values that FedVS's field
-    elements represent. The integers are multiplied in int64, and refused where they could leave it.
-    RangeError where the largest row sum times the largest weight reaches 2^63.
+    With the `quantisers` of data and weights it computes with the values that field elements would
+    represent. Integers are multiplied in int64; RangeError if the largest row sum times the largest
+    weight reaches 2^63.
     """
     of_data, of_model = quantisers
     data = of_data.round(expand(rows_of(features, samples), network.degree))
@@ -147,7 +147,7 @@ def filled(
 
 @dataclass(eq=False, repr=False)
 class Client(OpenClient):
-    """Client n of split training, with the rounding of FedVS if wanted.
+    """Client n of split training; it rounds to fixed-point numbers if it has quantisers.
 
     Attributes
     ----------
@@ -180,8 +180,8 @@ class Client(OpenClient):
 class Server(OpenServer):
     """Server of split training: waits for a number of embeddings, or for a time.
 
-    A round ends with `quorum` embeddings or after `timeout` seconds. With fewer than `needed` of
-    them it is skipped. With a rule `how` to fill, imputed embeddings count as present.
+    A round ends with `quorum` embeddings or after `timeout` seconds. With fewer than `needed`
+    embeddings it is skipped. If `how` is a rule of imputation, imputed embeddings count as present.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "skipped", "answered", "filling")
@@ -318,7 +318,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: SplitConfig, parties: int) -> None:
-        """Refuse a useless or missing timeout, a useless or large quorum, rounding without PN."""
+        """Raise ConfigurationError for a wrong timeout or quorum, or rounding without PN."""
         super().check_parties(config, parties)
         ignore = config.stragglers == "ignore"
         timed = config.stragglers not in ("wait", "ignore")

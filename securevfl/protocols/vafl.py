@@ -212,7 +212,7 @@ class Server(OpenServer):
         return {"client": next(iter(embeddings)), "known": self.known}
 
     def answer(self, batch: Secret, gradients: Mapping[int, Secret]) -> None:
-        """Answer in the client's own round; the server's round is the number of steps."""
+        """Send gradients, by client, in the client's round; the server's is the number of steps."""
         assert self.envelope is not None
         self.round = self.steps
         for client, gradient in gradients.items():

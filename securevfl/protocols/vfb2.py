@@ -127,7 +127,7 @@ class Dominator(OpenServer):
         return {"absent": len(self.peers) - len(embeddings)}
 
     def answer(self, batch: np.ndarray, gradients: Mapping[int, Secret]) -> None:
-        """Send theta with its batch to the clients in the sum."""
+        """Send theta with its batch to the clients in the sum; `gradients` has theta by client."""
         for n, theta in gradients.items():
             self.send(n, "gradient", (batch, theta))
 

@@ -242,12 +242,12 @@ def server_step(
 
 
 class IdealVflhlp(Ideal):
-    """Declared outputs of VFLHLP.
+    """Declared outputs of VFLHLP; other parameters are those of `Ideal`.
 
     Attributes
     ----------
     encoder, head : dict of str to Secret, or None
-        Theta^1 and Theta^0.
+        Pre-trained weights Theta^1 of the active party's network and Theta^0 of the server model.
     """
 
     def __init__(
@@ -331,7 +331,7 @@ class Vflhlp(OpenEmbeddings, DownstreamProtocol):
 
     @classmethod
     def check_parties(cls, config: VflhlpConfig, parties: int) -> None:
-        """Refuse a joint image, of which no part belongs to the active party."""
+        """Raise ConfigurationError for a useless `clip`, or if active with an image `centre`."""
         super().check_parties(config, parties)
         check_stop(cls.name, config, on_labels=config.active)
         if config.clip is not None and not config.active:

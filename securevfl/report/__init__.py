@@ -19,9 +19,8 @@ class Written:
 
     Attributes
     ----------
-    path : Path
-    bytes : int
-        Size of the page.
+    path, bytes : Path, int
+        The page, and its size.
     runs : tuple of str
         Names of the runs in it.
     missing : tuple of str

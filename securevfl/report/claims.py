@@ -28,10 +28,11 @@ _NOT_COMPARED = ("batch_rows", "seed", "epsilon")
 
 
 def claims(record: Record) -> list[dict[str, Any]]:
-    """The claims of a run, each with its verdict and evidence.
+    """The claims of a run, each with its verdict and evidence from ``verify.json``.
 
-    A claim of strength "none" has the verdict `NO_CLAIM`, whatever was tested. Other claims have
-    the verdict on the same claim with the same parameters, or `NOT_VERIFIED`.
+    Keys: ``who``, ``about``, ``notion``, ``source``, ``verdict``, ``given``, ``evidence``. A claim
+    of strength "none" has the verdict `NO_CLAIM`. Other claims have the verdict on the same claim
+    with the same parameters, or `NOT_VERIFIED`.
     """
     verdicts = {} if other_parameters(record) else {_key(found): found for found in _all(record)}
     made = []
@@ -53,7 +54,7 @@ def meanings(records: Sequence[Record]) -> dict[str, str]:
 
 
 def other_verdicts(record: Record) -> list[dict[str, Any]]:
-    """Verdicts, other than NOT TESTED, without a matching claim in this run.
+    """Verdicts, other than NOT TESTED, without a matching claim in this run; keys as in `claims`.
 
     These are all verdicts if the verification had other parameters than the run.
     """
@@ -104,7 +105,7 @@ def other_parameters(record: Record) -> dict[str, list[Any]]:
 
 
 def claims_side_by_side(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """A row for each (against, about) with each run's claims, of which it may have two."""
+    """Rows of ``who``, ``about`` and ``cells``: for each run, its claims against who about what."""
     each: list[dict[tuple[str, str], list[dict[str, Any]]]] = []
     for record in records:
         each.append({})

@@ -58,9 +58,9 @@ class Evaluation(_Checked):
 
 
 def evaluation_of(summary: Mapping[str, Any], where: str) -> Evaluation | None:
-    """The sums in a summary; None for a regression or an older version's summary.
+    """Confusion matrix and other sums over test rows in a run's summary; None if it has none.
 
-    DataError when they are damaged.
+    DataError, which names `where`, if they are damaged.
     """
     content = summary.get(EVALUATION)
     if not content:

@@ -49,7 +49,7 @@ def evaluated(record: Record) -> list[dict[str, Any]]:
 
 
 def measures_of(records: Sequence[Record]) -> list[str]:
-    """Measures that some run has at least twice, in page order.
+    """Names of measures of which some run has two values or more, in page order.
 
     One value gives no curve. If there are no such measures, the result has all that occur.
     """

@@ -162,7 +162,7 @@ def _summary(path: Path) -> dict[str, Any]:
 
 
 def _check_sums(summary: Mapping[str, Any], path: Path) -> None:
-    """Refuse data on sums that differ from the form of `Odometer.to_dict`."""
+    """Refuse data on sums that differ from the form of `Odometer.to_dict` (DataError)."""
     told = summary.get("released")
     if told is not None and not _are([told], _RELEASED):
         raise DataError(f"report: {path} holds 'released' without {', '.join(_RELEASED)}")

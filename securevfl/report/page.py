@@ -227,9 +227,9 @@ def _mean_text(values: Sequence[Any], name: str) -> str:
 
 
 def differences(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Settings with at least two different values among the runs.
+    """Settings that differ between the runs: ``name``, and ``values``, one a run (None if lacking).
 
-    One of faults counts as well if some run lacks it.
+    A setting of faults also counts if some run lacks it.
     """
     each = [
         figures.flat({k: record.config[k] for k in _COMPARED if k in record.config})

@@ -32,10 +32,11 @@ def write_pictures(records: Sequence[Record], folder: Path, clock: str) -> list[
     Parameters
     ----------
     records : sequence of Record
+        Runs to draw.
     folder : Path
         Existing folder.
     clock : str
-        Name of the time of the runs.
+        Label of the time axis without its unit (s), such as "virtual time".
     """
     import matplotlib
 

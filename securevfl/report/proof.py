@@ -51,6 +51,7 @@ def proof_page(proof: Proof, world: Trace) -> str:
     Parameters
     ----------
     proof : Proof
+        Verdicts and their certificates.
     world : Trace
         The run that was traced for it, in which nobody is late; it is the one that is drawn.
     """

@@ -73,7 +73,7 @@ class Record:
     rows : list of dict
         Server steps in the order of their times.
     events : list of dict
-        All other events, likewise.
+        All other events in the order of their times.
     messages : Messages or None
         Messages; None if a study or an older version stored none.
     summary : mapping

@@ -20,6 +20,7 @@ def write_tables(records: Sequence[Record], summary: Mapping[str, str], folder: 
     Parameters
     ----------
     records : sequence of Record
+        Runs, one a row of the first table.
     summary : mapping of str to str
         Figures of the first table: their keys in a summary, and what they are called, with units.
     folder : Path

@@ -75,14 +75,13 @@ def timeline(record: Record) -> dict[str, Any] | None:
     Returns
     -------
     dict
-        ``ends``, ``first``, ``last``, ``step`` as in `Cells`; ``lanes``: for each party ``bars``
-        (of the server the length of a round in seconds; of the others the longest time that a
-        message of that round was under way, or how often the server used them where columns are no
-        rounds; means where rounds share a column), ``late``, ``left``, ``lost`` (counts), ``times``
-        (seconds of late and lost messages) and ``down`` (stretches of seconds, null where it did
-        not come back); ``highest``: the highest bar of the server and of the others; ``marks``:
-        what else happened; ``there``: which of late, left, lost and down there are; ``table``: sums
-        of each party.
+        ``ends``, ``first``, ``last``, ``step``, from `Cells`; ``lanes``: for each party ``bars``
+        (of the server the length of a round in seconds; of the others the longest transit of a
+        message of that round, or how often the server used them where columns are no rounds; means
+        where rounds share a column), ``late``, ``left``, ``lost`` (counts), ``times`` (seconds of
+        late and lost messages) and ``down`` (intervals of seconds, with end null if it did not come
+        back); ``highest``: the highest bar of the server and of the others; ``marks``: other
+        events; ``there``: which of late, left, lost and down occur; ``table``: sums of each party.
     """
     if not record.whole:
         return None
@@ -109,9 +108,10 @@ def timeline(record: Record) -> dict[str, Any] | None:
 
 
 def event_counts(record: Record) -> list[dict[str, Any]]:
-    """Counts of recorded events by kind, the most frequent first.
+    """Kinds of recorded events, the most frequent first.
 
-    Each has the parties, and the first and last time.
+    Each has ``event`` (the kind), ``count``, ``parties`` (names), and the ``first`` and ``last``
+    second.
     """
     found: dict[str, dict[str, Any]] = {}
     for event in record.events:
@@ -201,9 +201,9 @@ def _lane(
 
 
 def late_times(record: Record, party: int) -> list[float]:
-    """Virtual seconds in which late messages of a party arrived.
+    """Virtual seconds at which late messages of a party arrived.
 
-    On a cluster senders do not know; there the receiver's history tells.
+    On a cluster they are in the receiver's history, because senders do not learn of them.
     """
     if record.messages is not None and record.messages.columns["late"].any():
         return record.messages.late_times(party)

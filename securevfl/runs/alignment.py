@@ -92,11 +92,11 @@ def intersection(
 def match_privately(
     ids: Sequence[Sequence[str]], tell: Callable[[str], None] | None = None
 ) -> tuple[list[np.ndarray], list[str]]:
-    """`intersection` in the form that the join of party files needs, with a note on its cost.
+    """Rows of the common identifiers in each table, in one order, and notes on the cost.
 
-    An earlier result for the same identifiers is reused. The join then puts the rows into the order
-    of the table with the labels, so that a seed splits them equally in every run. Errors are those
-    of `intersection`.
+    Private set intersection finds them; an earlier result for the same identifiers is reused. The
+    join then puts the rows into the order of the table with the labels, so that a seed splits them
+    equally in every run. DataError for repeated identifiers, or if none is common.
 
     Parameters
     ----------

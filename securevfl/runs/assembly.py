@@ -112,7 +112,7 @@ def make_protocol(
 
 
 def check_default_dtype() -> None:
-    """Refuse a torch default dtype other than float32, in which all networks compute."""
+    """Raise ConfigurationError unless torch's default dtype is float32, that of all networks."""
     import torch
 
     if torch.get_default_dtype() != torch.float32:
@@ -125,9 +125,9 @@ def check_default_dtype() -> None:
 def rules_of(
     protocol: Protocol, messages: Sequence[MessageSpec] | None = None
 ) -> MessageRules | None:
-    """Rules by which an engine lets messages pass; None if the protocol declares no messages.
+    """Rules that decide which messages an engine sends; None if the protocol declares none.
 
-    The messages are those of a run by default. ConfigurationError if a declaration names a role
+    `messages` are declarations, by default those of a run. ConfigurationError if one names a role
     that the protocol does not have.
     """
     declared = protocol.messages if messages is None else messages
@@ -185,10 +185,10 @@ def planned_memory(protocol: Protocol) -> int:
 
 
 def transcript_bytes(protocol: Protocol, folder: Path | None) -> int:
-    """Memory, in bytes, of the list of a run's messages.
+    """Memory, in bytes, of the list of a run's messages; with a folder only the newest stay in it.
 
-    A protocol without a plan counts as split learning: an announcement, an embedding and a gradient
-    per client and round.
+    A protocol without a message schedule counts as split learning: an announcement, an embedding
+    and a gradient per client and round.
     """
     data = protocol.data
     shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))

@@ -53,7 +53,7 @@ def attacked(folder: Path | str | None, protocol: str, *, own_data: bool = False
 
 
 def got(cells: Sequence[Cell]) -> str:
-    """The server's best attack result on features, with nothing known and with some rows known.
+    """Part of a sentence on the server's best attack on features, without and with known rows.
 
     Parameters
     ----------

@@ -67,7 +67,8 @@ def describe_conditions(
     Without a name the result has ``conditions``, a list of ``name``, ``what`` and ``source``. With
     a name it has these three; ``parties``, each client's ``law``, ``mean`` and (for a trace)
     ``slowest`` delay; and ``values``, the keys of a TOML file. `parties` and `batch_rows`, coded
-    rows of a batch, are the sizes for which conditions are made. Raises as `load_conditions`.
+    rows of a batch, are the sizes for which conditions are made. ConfigurationError for an unknown
+    name or a malformed file.
     """
     if name is None:
         return {"conditions": [_named(own) for own in CONDITIONS.all()]}

@@ -26,11 +26,11 @@ _PARTIAL = (".part", ".svfl")  # files that were being written, and constants of
 
 @contextmanager
 def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
-    """Hold the lock of a run's folder until the run ends; the folder is made if needed.
+    """Context that holds the lock of a run's folder; the folder is created if needed.
 
-    None means a run that stores nothing. A run that begins (`new`) refuses a folder in use; if it
-    fails before its start, its files are removed again. ConfigurationError if another process runs
-    in the folder, or the folder is in use or read-only.
+    Folder None means a run that stores nothing. A run that begins (`new`) needs an unused folder;
+    if it fails before its start, its files are removed again. ConfigurationError if another process
+    runs in the folder, or a new run's folder has files, or it is read-only.
     """
     if folder is None:
         yield
@@ -74,7 +74,7 @@ def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
 
 
 def _refuse_other_lock(path: Path) -> None:
-    """Refuse a file with the lock's name that has content, since locking would empty it."""
+    """Raise ConfigurationError if a file with the lock's name has content: a lock empties it."""
     if path.is_file() and path.stat().st_size:
         raise ConfigurationError(
             f"run: {path} is no lock of a run: it has content. Choose another folder; nothing was "

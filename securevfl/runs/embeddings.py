@@ -18,7 +18,7 @@ Embeddings = Mapping[int, "np.ndarray | pd.DataFrame"]
 
 
 def named(values: np.ndarray, rows: pd.DataFrame, id_column: str, party: int) -> pd.DataFrame:
-    """An embedding as a data frame, indexed by the ids of its rows.
+    """An embedding (m, h) as a data frame, indexed by the ids of its rows.
 
     Its columns are ``party_0_0``, ``party_0_1``, ...: number of the party and of the column.
     DataError for missing or repeated ids.
@@ -76,7 +76,7 @@ def _refuse_other_index(frames: Mapping[int, pd.DataFrame], id_column: str) -> N
 
 
 def _refuse_others_columns(frames: Mapping[int, pd.DataFrame]) -> None:
-    """Refuse embeddings that `named` wrote for another party, or columns in another order."""
+    """Raise DataError for `named` embeddings of another party, or with columns in other order."""
     for n, frame in frames.items():
         found, wanted = [*map(str, frame.columns)], _columns(n, frame.shape[1])
         if found != wanted and any(name.startswith("party_") for name in found):
@@ -89,7 +89,7 @@ def _refuse_others_columns(frames: Mapping[int, pd.DataFrame]) -> None:
 
 
 def _refuse_other_shapes(values: Mapping[int, np.ndarray], *, rows: bool) -> None:
-    """Refuse embeddings whose width (or, for `rows`, length) differs from that of the first."""
+    """Raise DataError for embeddings of another width (or, with `rows`, length) than the first."""
     first = min(values)
     wanted = values[first].shape
     for n, value in values.items():

@@ -52,7 +52,7 @@ def keep_evidence(error: LieFoundError, folder: Path) -> LieFoundError:
 def keep_wrong_uploads(server: Any, folder: Path) -> list[Path]:
     """Write evidence against each party whose wrong uploads the server found; return the files.
 
-    The files contain all uploads of a label, which reveal its sums.
+    A file contains all uploads of one label (one use of the masks), which reveal its sums.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ _OTHER = "model: the weights are not those of the network"
 
 @dataclass(frozen=True, eq=False)
 class ExportedModel:
-    """One party's model.
+    """One party's exported model: description and weights.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class ClientModel(ExportedModel):
         return named(values, table, column, self.about["party"])
 
     def values(self, rows: Table) -> np.ndarray:
-        """Embedding as by `embed`, without ids."""
+        """Embedding of raw rows, (m, h) float64, without ids; raises what `embed` raises."""
         told: list[str] = []
         features = self.preprocessing.apply(rows, told).astype(np.float64)
         for sentence in told:
@@ -273,7 +273,7 @@ class ServerModel(ExportedModel):
         """Write the server model as an ONNX file: ``joined``, (m, width) float32, to ``scores``.
 
         ``joined`` are the clients' embeddings, joined by the rule ``about["aggregation"]`` (their
-        mean, for example). Raises as `ClientModel.save_onnx`.
+        mean, for example). ConfigurationError without the extra ``onnx`` or without the network.
         """
         return write_onnx(self._centre, self._network()["width"], path, ("joined", "scores"))
 
@@ -301,9 +301,9 @@ class ServerModel(ExportedModel):
         Raises
         ------
         ConfigurationError
-            For a regression, which has no classes, and in the cases of `scores`.
+            For a regression, a missing embedding, or a model exported as arrays only.
         DataError
-            As `scores`.
+            If rows cannot be matched, or embeddings are not finite or do not fit the server model.
         """
         import pandas as pd
 
@@ -431,8 +431,8 @@ def export_own(protocol: Protocol, parties: Mapping[int, Party], index: int, fol
 
     Parameters
     ----------
-    protocol, parties, folder
-        As for `export_models`; other parties may be untrained placeholders. The file is replaced.
+    protocol, parties, folder : Protocol, mapping of int to Party, Path
+        Configured protocol; parties by number; folder, created if missing. A file is replaced.
     index : int
         Number of the party.
     """
@@ -445,7 +445,7 @@ def export_own(protocol: Protocol, parties: Mapping[int, Party], index: int, fol
 
 
 def joint_model(protocol: Protocol, parties: Mapping[int, Party]) -> JointModel:
-    """Models of a run as one object without the run; parameters as in `export_models`."""
+    """Trained models of all parties, as one object that does not need the run."""
     return _joint(described(protocol, parties), model_arrays(parties))
 
 
@@ -485,7 +485,7 @@ def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | Non
     folder : Path
         Folder of the run.
     code : collection of str
-        As for `load_model`.
+        The user's networks, ``module:name``, that may be imported.
 
     Raises
     ------
@@ -511,7 +511,7 @@ def load_model(path: Path | str, *, code: Collection[str] = ()) -> ClientModel |
     Parameters
     ----------
     path : Path
-        Such as ``party-0.npz``.
+        The file, such as ``party-0.npz``.
     code : collection of str
         The user's networks, ``module:name``, that may be imported. A file cannot import others.
 
@@ -556,7 +556,7 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
     folder : Path
         Folder with ``server.npz`` and a ``party-<n>.npz`` per client, or the folder of a run.
     code : collection of str
-        As for `load_model`.
+        The user's networks, ``module:name``, that may be imported.
 
     Raises
     ------

@@ -36,8 +36,8 @@ def predict_files(
     `files` has one file with all columns, or one per party in order. If the run joined its tables
     by an id column, the files are joined by it too: rows whose id is in all files are predicted, in
     the order of the first file. The data of the run are needed for a prediction on secret shares
-    (`coded`), and for a protocol without one network per client and a server model. `code` is as
-    for `securevfl.load_run`.
+    (`coded`), and for a protocol without one network per client and a server model. `code` has the
+    user's networks, ``module:name``, that may be imported.
 
     The result has ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without
     ids), ``left_out`` (rows of each file whose id is not in every file), ``predictions`` (indices
@@ -126,7 +126,7 @@ def _check_columns(
     model: Run | JointModel,
     summary: Summary,
 ) -> None:
-    """Refuse a file that lacks columns of its party, or files in another order."""
+    """Refuse a file that lacks columns of its party, or files in another order (DataError)."""
     fitted = _fitted(model)
     wanted = [[column.name for column in one.columns] for one in fitted]
     names = summary.get("party_names") or [f"party {n}" for n in range(len(wanted))]
@@ -149,7 +149,7 @@ def _check_columns(
 
 
 def _check_count(files: Sequence[Path], summary: Summary) -> None:
-    """Refuse a number of files other than one, or one for each party."""
+    """Refuse a number of files other than one, or one for each party (DataError)."""
     parties, names = int(summary.get("parties", len(files))), summary.get("party_names")
     if len(files) in (1, parties):
         return
@@ -165,8 +165,9 @@ def export_folder(
 ) -> list[Path]:
     """Write each party's model of a finished run to a file of its own in folder `out`.
 
-    With `onnx`, ONNX files are written as well (`JointModel.save_onnx`). `code` is as for
-    `load_model`. Returns the files. Errors are those of `load_run` and `export_models`.
+    With `onnx`, ONNX files are written as well. `code` has the user's networks, ``module:name``,
+    that may be imported. Returns the files. ConfigurationError without a finished run, or if other
+    models are in `out`; CheckpointError for damaged files.
     """
     read_finished(folder)
     paths = export_kept(folder, out) or load_run(folder, code=code).export(out)
@@ -178,9 +179,9 @@ def trace_folder(
 ) -> tuple[pd.DataFrame, PartyNames]:
     """Messages of a run from its folder, and the names of its parties.
 
-    `sender` and `receiver` may be a party's name, ``party-3``, ``3`` or ``server``. The other
-    arguments and errors are those of `securevfl.runs.trace.trace`; for damaged files
-    CheckpointError.
+    `sender` and `receiver` may be a party's name, ``party-3``, ``3`` or ``server``; `chosen` are
+    further arguments of `securevfl.runs.trace.trace`, which raises ConfigurationError for values
+    that do not occur. CheckpointError for damaged files.
     """
     summary = {}
     if (folder / SUMMARY).exists():

@@ -37,7 +37,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class History(list[dict[str, Any]]):
-    """Rows of a history or other events, as mappings; a list that pandas can read.
+    """List of a run's events as mappings, one a server step or one another event.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def measures_in(measures: Row, data: VerticalDataset) -> dict[str, float]:
 
 
 class HistoryRecorder:
-    """The observer of a run: writes rows, and evaluates the parties' models on test rows.
+    """The observer of a run: adds rows to its history, and evaluates models on test rows.
 
     Each server step gives a row, with the time at which the server had its inputs, and the bytes
     that all parties have sent by then. Every `eval_every`-th row and the last, or the first row

@@ -96,7 +96,10 @@ def read_finished(folder: Path) -> tuple[RunSpec, Summary]:
 def load_run_data(
     spec: RunSpec, folder: Path, data: VerticalDataset | None, what: str = "load"
 ) -> VerticalDataset:
-    """The data set of a run, loaded again; or the given one, if it is the same."""
+    """The data set of a run, loaded again; or the given one, if it is the same.
+
+    ConfigurationError if it differs, or nobody has the data of all; DataError if loading fails.
+    """
     if spec.engine == ORGANISATIONS:
         raise ConfigurationError(
             f"{what}: {folder} is the folder of one party of a session, and nobody has the models "

@@ -69,10 +69,10 @@ def draw_grid(
     *,
     title: str,
 ) -> None:
-    """Mean over seeds of the held-out measure against virtual time, a panel each condition.
+    """Mean over seeds of the held-out measure against virtual time, a panel for each condition.
 
-    `cells` has, by condition, `curves` as for `draw_study`. The band is the range over seeds. A run
-    has one colour in all panels, and all panels have the same axes.
+    `cells` has, by condition and name of the run, a list of evaluated rows per seed. The band is
+    the range over seeds. A run has one colour in all panels, and all panels have the same axes.
     """
     needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
@@ -114,8 +114,8 @@ def draw_sizes(
 ) -> None:
     """Final held-out measure against the number of aligned rows, as a PNG.
 
-    `runs` has `curves` as for `draw_study`, by run and number of aligned rows. The line is the mean
-    over seeds, the band their range. The measure is the AUC if all runs have it.
+    `runs` has, by name of the run and number of aligned rows, a list of evaluated rows per seed.
+    The line is the mean over seeds, the band their range. The measure is the AUC if all have it.
     """
     needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure

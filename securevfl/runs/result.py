@@ -148,9 +148,9 @@ class Run:
 
     @functools.cached_property
     def quality(self) -> dict[str, float]:
-        """Further measures of the trained model, on plain test rows.
+        """Further measures of the trained model on test rows, in plain, by name.
 
-        `securevfl.models.quality.quality` explains them. Empty if the plain model is never
+        `securevfl.models.quality.quality` has their definitions. Empty if the plain model is never
         evaluated.
         """
         data, scores = self.protocol.data, self._test_scores
@@ -162,7 +162,8 @@ class Run:
     def evaluation(self) -> dict[str, Any]:
         """Confusion, calibration, precision and recall of the trained classifier on test rows.
 
-        `securevfl.models.evaluation.evaluation` explains the content; a run's folder stores it.
+        `securevfl.models.evaluation.evaluation` has the keys. Empty for a regression, and if the
+        plain model is never evaluated.
         """
         data, scores = self.protocol.data, self._test_scores
         if scores is None:
@@ -194,7 +195,7 @@ class Run:
         )
 
     def summary(self) -> Summary:
-        """Content of the summary table and of ``--json``.
+        """Figures of the run by name, as in its summary table and ``securevfl run --json``.
 
         Test measures are those of coded inference if it was run, else those of the plain models.
         """
@@ -300,7 +301,7 @@ class Run:
         DataError
             If rows are missing or unusable.
         ConfigurationError, RunError
-            With `coded`, as of `infer`.
+            With `coded`: if the protocol does not compute on shares, or too few clients answer.
         """
         if coded:
             return self.infer(rows).scores
@@ -340,8 +341,10 @@ class Run:
 
         Raises
         ------
-        ConfigurationError, RunError
-            As `securevfl.runs.prediction.infer`.
+        ConfigurationError
+            If the protocol does not compute on shares, values could overflow, or rows are unusable.
+        RunError
+            If too few clients answer.
         """
         from securevfl.runs.prediction import infer
 
@@ -349,9 +352,9 @@ class Run:
             return infer(self.protocol, self.parties, self.spec, rows, conditions)
 
     def export(self, folder: Path | str) -> list[Path]:
-        """Write each party's model to a file of its own.
+        """Write each party's model to a file of its own in `folder`; return the files.
 
-        See `securevfl.runs.export.export_models`.
+        ConfigurationError if another model's file is there (`securevfl.runs.export.export_models`).
         """
         from securevfl.runs.export import export_models
 

@@ -179,8 +179,8 @@ class RunSpec(BaseModel):
     def from_toml(cls, path: Path) -> RunSpec:
         """Specification of a run from its ``config.toml``.
 
-        ConfigurationError if the file is missing; CheckpointError if it is damaged or has another
-        format.
+        ConfigurationError if the file cannot be read or has values that are refused;
+        CheckpointError if it is damaged or has another format.
         """
         import tomllib
 

@@ -119,7 +119,7 @@ def read_history(folder: Path) -> tuple[History, History]:
 
 
 def parse_history(text: str) -> tuple[History, History]:
-    """Rows and other events of the text of a history.
+    """Rows (server steps) and other events of a history, a JSON text with one event a line.
 
     ValueError names a line that is no event of a run, or whose step is out of order.
     """

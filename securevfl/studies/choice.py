@@ -40,9 +40,9 @@ _ERRORS = ("rmse", "loss")  # less is better
 class Choice:
     """Options to try before a study.
 
-    It has the values of each option; the seeds, and the part of the training rows on which runs
-    are compared. `fixed` are the options that the own table of a run names, by label: they are not
-    tried.
+    `options` has the values of each option; `seeds` are those of the trials; `validation` is the
+    fraction of the training rows on which runs are compared by `measure`. `fixed` has, by run, the
+    options that the run itself sets: they are not tried.
     """
 
     options: Mapping[str, Sequence[Any]]
@@ -87,9 +87,9 @@ class Choice:
 def read_choice(
     given: Any, seeds: Sequence[int], fixed: Mapping[str, frozenset[str]]
 ) -> Choice | None:
-    """The table ``[choose]`` of a study file, checked; None without one.
+    """The table ``[choose]`` of a study file; None without one, ConfigurationError if malformed.
 
-    The seeds are those of the study; `fixed` is as for `Choice`.
+    `seeds` are those of the study; `fixed` has, by run, the options that the run sets itself.
     """
     if given is None:
         return None

@@ -106,7 +106,7 @@ def _options(variant: str, options: Mapping[str, Any]) -> tuple[str, dict[str, A
 
 
 def all_options() -> dict[str, tuple[FieldInfo, list[str]]]:
-    """Every option of every protocol: its field, and the protocols that have it.
+    """Field of every protocol option by name, and the names of the protocols that have it.
 
     Where protocols describe an option differently, the description is that of most of them. A
     default that not all of them have is left to each protocol.

@@ -26,10 +26,10 @@ Job = Mapping[str, Any]
 
 
 def at_times(jobs: Sequence[Job], times: Sequence[float]) -> list[dict[str, Any]]:
-    """Measures of every job at common virtual times: run, seed, time, ended, measures.
+    """Measures of every job at common virtual seconds: a row with run, seed, time, ended, measures.
 
-    The module's text has the rule. `jobs` are results of `securevfl.studies.jobs.run_job`. Without
-    `times` they are equal steps up to the end of the longest run. Without delays no time passes,
+    The module's docstring has the rule. `jobs` are results of `run_job`. Without `times` they are
+    equal steps up to the end of the longest run. Without delays no time passes,
     and there is no row.
     """
     curves = [job["curve"] for job in jobs if job["curve"]]

@@ -40,7 +40,7 @@ def number_or_none(value: float) -> float | None:
 def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
     """Mean of paired differences ``ours - theirs``, and the half-width of its interval.
 
-    ValueError for other numbers of values: one against three would be taken three times.
+    ValueError unless both have as many values.
     """
     if len(ours) != len(theirs):
         raise ValueError(

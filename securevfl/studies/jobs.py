@@ -35,9 +35,10 @@ class Job:
     """One run of a study, with settings in plain types.
 
     The options of a run that `RunSpec` declares ``per_job`` are keyword arguments and attributes,
-    such as ``job.until``: as they were asked, and None where the run chooses. `options` are the
-    protocol's, `data` those of `securevfl.data.load_dataset`, `asked` those of the run. Where a
-    virtual end is asked, a job without ``rounds`` has as many as fit in.
+    such as ``job.until``: as they were asked, and None where the run chooses. `label` names the job
+    in the study. `options` are the protocol's, `data` those of `securevfl.data.load_dataset` for
+    `dataset`, `asked` those of the run. Where a virtual end is asked, a job without ``rounds`` has
+    as many as fit in.
     """
 
     label: str
@@ -111,7 +112,7 @@ def write_keyed(path: Path, key: str, result: Mapping[str, Any]) -> None:
 
 
 def read_keyed(path: Path, key: str) -> dict[str, Any] | None:
-    """Result that `write_keyed` wrote with this key; None if there is none."""
+    """Result that `write_keyed` wrote with this key; None without, CheckpointError if damaged."""
     if not path.exists():
         return None
     try:

@@ -28,15 +28,15 @@ def run_study(
 
     Returns the content of ``results.json``. The folder gets ``jobs/``, and the files of
     `write_results`. Each of the workers is a process that computes on one thread. `progress` is
-    called with (jobs done, jobs in all, what was finished), `watch` now and then with (job, part of
-    it that is done). When `interrupted`, which is asked often, says True, the jobs under way are
+    called with (jobs done, all jobs, text on the finished one), `watch` from time to time with
+    (job, fraction done). `interrupted` is called often; when it returns True, running jobs are
     dropped, and Interrupted is raised.
 
     RefusedRunsError before anything is run, when a run names an unknown protocol or an option out
     of its range, or cannot run on its data, under its conditions or with its faults.
-    ConfigurationError for fewer than one worker, a folder with something else, or a missing package
-    of the extra ``report``. SecureVFLError of the first job that failed, but for a `RunError` of
-    one with faults, which is its result; the results of the others are kept.
+    ConfigurationError for fewer than one worker, a folder with another study, or a missing package
+    of the extra ``report``. The SecureVFLError of the first failed job is raised at the end, except
+    a RunError of a job with faults, which is its result; results of other jobs are kept.
     """
     from securevfl.runs.engines.run import Interrupted
 

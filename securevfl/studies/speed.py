@@ -26,9 +26,9 @@ def speeds(
     `jobs` are results of `securevfl.studies.jobs.run_job`; the result is empty where none was
     evaluated, or they share no measure. `target` is a value of the first measure that all have;
     None leaves times and bytes out. The result has ``measure``, ``target``, ``horizon`` (the
-    virtual second up to which all is taken: the end of the longest run), and under ``runs`` by
-    name: ``area``, the mean of the measure over time, from when every run has been evaluated once
-    up to the horizon; ``reached``, the number of seeds that reached the target; and, where all did,
+    virtual second at which the longest run ended), and under ``runs`` by name: ``area``, the mean
+    of the measure over time, from the second at which every run has been evaluated once to the
+    horizon; ``reached``, the number of seeds that reached the target; and, where all did,
     ``seconds`` and ``bytes`` to it. All but ``reached`` are a mean, the half-width of its 95 %
     interval, and the values.
     """

@@ -65,8 +65,9 @@ _QUICK = {"seeds", "times", "target", "aligned", "data", "options", "runs", *_EA
 class Study:
     """A study file, read and checked; the module's docstring explains its tables.
 
-    Jobs are ordered by seed, then by run. `times` are empty for equal steps, `grid` without one;
-    `chosen` is what `securevfl.studies.choice.choose` found, by label.
+    Jobs are ordered by seed, then by run. `times` are the virtual seconds of comparison, empty for
+    equal steps; `grid` names the conditions of a grid; `chosen` has the result of
+    `securevfl.studies.choice.choose` by label.
     """
 
     title: str
@@ -84,8 +85,8 @@ class Study:
     def only(self, jobs: Sequence[Job]) -> Study:
         """The study restricted to some of its jobs.
 
-        If the run that differences are paired against is not among them, their first run replaces
-        it.
+        If the baseline, against which differences are paired, is not among them, their first run
+        becomes the baseline.
         """
         labels = tuple(dict.fromkeys(job.label for job in jobs))
         base = self.baseline
@@ -98,8 +99,8 @@ def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) 
     """Read a study file; `quick` applies its ``[quick]`` table.
 
     `data_dir` is the folder of published data sets, in place of the file's. ConfigurationError when
-    the file is missing or malformed, lacks a title, a data set or runs, has keys that mean nothing,
-    or names a run in ``[quick]`` that it has not.
+    the file is missing or malformed, lacks a title, a data set or runs, has unknown keys, or names
+    an unknown run in ``[quick]``.
     """
     try:
         content = tomllib.loads(path.read_text())
@@ -136,7 +137,7 @@ def _check_keys(path: Path, content: Mapping[str, Any], known: set[str]) -> None
 
 
 def _check_types(path: Path, content: Mapping[str, Any]) -> None:
-    """Refuse a study file with wrong types of tables, texts or runs."""
+    """Refuse a study file with wrong types of tables, texts or runs (ConfigurationError)."""
     kinds = {**dict.fromkeys(_TABLES, dict), **dict.fromkeys(("title", "dataset"), str)}
     wrong = [n for n, kind in kinds.items() if not isinstance(content.get(n, kind()), kind)]
     if not wrong:

@@ -22,7 +22,10 @@ def parse_variant(text: str) -> tuple[str, dict[str, str]]:
 
 
 def parse_pairs(pairs: Iterable[str], *, what: str) -> dict[str, str]:
-    """Read ``key=value`` texts; a hyphen in a key counts as an underscore."""
+    """Values by key of ``key=value`` texts; a hyphen in a key counts as an underscore.
+
+    ConfigurationError for another form, or a key given twice.
+    """
     found: dict[str, str] = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")

@@ -81,10 +81,11 @@ def _link(spec: MessageSpec) -> Link:
 
 
 def forged_messages(outcome: Outcome) -> list[tuple[float, Message]]:
-    """Forged messages with arrival times: each kind, from each party that may not send it.
+    """Arrival times, in virtual seconds, and forged messages: each kind, from each wrong party.
 
-    Each copies the payload and round of a true message, and arrives when the first such message was
-    sent, thus before it. Forged ends of the run are added, for the first and for a distant round.
+    Each copies the payload and round of a true message of the run `outcome`, and arrives when the
+    first such message was sent, thus before it. Two forged messages that end the run are added, for
+    the first and for a distant round.
     """
     protocol, parties = outcome.protocol, sorted(outcome.parties)
     rules = rules_of(protocol)

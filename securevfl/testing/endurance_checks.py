@@ -60,12 +60,12 @@ def check_endurance(
         Names of settings to skip, because with these options the run must end: fewer results arrive
         in time than it needs.
     **options
-        The protocol's own.
+        Options of the protocol.
 
     Raises
     ------
     AssertionError
-        If a run does otherwise; it names the setting.
+        If a run has fewer steps, an error or wrong losses; the message names the setting.
     """
     made = make(protocol, data, **options)
     if made.card.absence not in _GOES_ON:

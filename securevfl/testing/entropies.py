@@ -31,7 +31,7 @@ def read_entropies(folder: Path) -> dict[int, OwnEntropy]:
 
 @contextmanager
 def kept_entropies() -> Iterator[dict[int, OwnEntropy]]:
-    """Context manager: a mapping that a cluster run inside it fills with entropies at its end.
+    """Context manager with a mapping that gets each party's entropy at the end of a cluster run.
 
     The run needs a folder.
     """

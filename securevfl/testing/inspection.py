@@ -105,7 +105,7 @@ def _is_tensor(thing: Any) -> bool:
 
 
 def forbidden_code(protocol: type[Protocol]) -> list[str]:
-    """Imports and calls of a protocol's code that no party file may use; none without source.
+    """Imports and calls in a protocol's code that no protocol may use; none without source.
 
     The code of a protocol is its module, or all modules of its folder below `securevfl.protocols`.
     """
@@ -137,7 +137,7 @@ def _forbidden_in_module(name: str) -> Iterator[str]:
 
 
 def forbidden_in(tree: ast.Module, module: str) -> Iterator[str]:
-    """Imports and calls in a syntax tree that no party file may have.
+    """Imports and calls in a syntax tree that no protocol may use.
 
     `module` is the name of the tree's module, by which relative imports are read.
     """

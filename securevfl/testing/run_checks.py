@@ -70,8 +70,8 @@ def check_own_entropy(
 ) -> None:
     """Check that parties made one by one from their own entropies behave as those made together.
 
-    What several parties must draw alike has to be public (`Party.stream`, `Protocol.stream`). What
-    only one needs has to be secret: other entropy gives another run. AssertionError otherwise.
+    Numbers that several parties draw alike must be public (`Party.stream`, `Protocol.stream`).
+    Numbers of one party must be secret: other entropy gives another run. AssertionError otherwise.
     """
     every = tuple(make(protocol, data, **options).parties())
     secrets = Composed.draw(*every)
@@ -172,10 +172,9 @@ def check_messages(
 ) -> None:
     """Check that every message of a run is declared, and matches its declaration.
 
-    Its kind and roles must be declared, and its shape, its dtype and that there is one in the round
-    must agree where the declaration says something of them; none may be sent twice. A declared
-    message that is not sent passes. So does a protocol that declares no messages at all.
-    AssertionError names what departs.
+    Its kind and roles must be declared; shape, dtype and count in the round must agree where the
+    declaration has them; none may be sent twice. A declared message that is not sent passes. So
+    does a protocol that declares no messages at all. AssertionError names the differences.
     """
     outcome = simulate(protocol, data, payloads=True, **options)
     if outcome.protocol.messages:

@@ -227,7 +227,7 @@ def state_at(
 def states_at(
     protocol: ProtocolLike, data: VerticalDataset, instants: Iterable[int], **options: Any
 ) -> dict[int, tuple[bytes, list[Event]]]:
-    """State and events, as from `state_at`, for each instant of virtual time.
+    """Bytes of the state, and the events up to it, for each instant in virtual nanoseconds.
 
     A run is repeated only for instants that passed while a state asked for before was incomplete.
     """

@@ -23,6 +23,7 @@ class Setting:
     Attributes
     ----------
     name : str
+        Name in reports.
     options : mapping
         Options that differ from the configuration's.
     conditions : Conditions

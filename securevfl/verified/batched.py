@@ -55,9 +55,10 @@ def mixed(
 
 
 def encoded(party: Hands, code: LagrangeCode, segments: Element, *, apart: bool = False) -> Shares:
-    """Shares F(alpha_1) .. F(alpha_N) of K segments, (K, ...), with T fresh masks.
+    """Lagrange shares F(alpha_1) .. F(alpha_N) of K segments, (K, ...), with T masks of `party`.
 
-    With `apart` each share has its own memory, which is freed once its receiver has taken it.
+    An Element (N, ...), or with `apart` a list of N, each with memory of its own, which is freed
+    once its receiver has taken it.
     """
     Z = party.uniform(code.privacy, *segments.shape[1:], name="Z")
     shares: Any = code.encode(segments._value, masks=Z._value)
@@ -90,7 +91,7 @@ def encoded_constant(party: Hands, code: LagrangeCode, value: Element) -> Shares
 
 
 def decoded(code: LagrangeCode, results: Mapping[int, Element], degree: int) -> Element:
-    """Values at the K data points, (K, ...), from the first R results of a given degree."""
+    """Values at the K data points, (K, ...), from the first R results by party, of this degree."""
     parties = tuple(results)
     first = results[parties[0]]
     values = np.stack([one._value for one in results.values()])
@@ -112,9 +113,10 @@ def masked(
     of: Sequence[Any],
     degree: int,
 ) -> Element:
-    """Masked result: result + P(alpha) rho(alpha), from a party's keys for a label.
+    """Masked result: result + P(alpha) rho(alpha), from a party's keys for one use (`label`, `of`).
 
-    Use a label for one result only. The bits are those of `Prss.mask` for `asked(label, of)`.
+    `keys` are by place in `Prss.blocks`; `degree` is that of the result in the shares. Use a label
+    for one result only. Values equal those of `Prss.mask` for `asked(label, of)`.
     """
     home = home_of((result, *of), party.index)  # a trace looks at each key that it uses
     told, own = asked(label, list(map(bare, of))), {n: key._value for n, key in keys.items()}

@@ -58,19 +58,20 @@ class Atom:
 
 
 class Entries:
-    """Polynomials of the entries of a trace.
+    """Entries of a trace's values, as polynomials in symbols of inputs and random values.
 
-    Where an entry is long, the products in all entries are named: a symbol that is a function of
-    them, as that of a function's result. A linear combination of what has names is written as one
-    of names, so that the shares of one polynomial at all points are as long as at a few. Linear
-    relations stay what they are. Only a move inside of a product is not seen any more, and what a
-    coalition computes of its own values it has, by any name (`shortened`).
+    Where an entry is long, its products are abbreviated in all entries: a new symbol, a function of
+    the products, stands for each. A linear combination of abbreviated products is written as one of
+    the new symbols, so that shares of one polynomial at all points are as short as at a few. Linear
+    relations are unchanged. Only a move inside a product is no longer found, and values that a
+    coalition computes from its own it has, abbreviated or not (`shortened`).
 
     Parameters
     ----------
     world : Trace
+        The traced run.
     nodes : iterable of Node, optional
-        Nodes to read, with all that they are made of, and without names; all if not given.
+        Nodes to read, with those that they depend on, not abbreviated; all if not given.
     """
 
     def __init__(self, world: Trace, nodes: Iterable[Node] | None = None) -> None:
@@ -103,7 +104,7 @@ class Entries:
 
     @property
     def told(self) -> Entries:
-        """Entries of the declared outputs without names, as parties are told of them."""
+        """Entries of the declared outputs, not abbreviated."""
         if not self._named:
             return self
         if self._long is None:
@@ -284,9 +285,9 @@ class Entries:
 
 
 def faithful(entries: Entries) -> None:
-    """Compare the trace with the run: recompute functions, and every message from leaves.
+    """Compare the trace with the run: recompute functions, and every message from inputs and draws.
 
-    Refused if a value differs; the message names it.
+    Raises Refused if a value differs; the message names it.
     """
     world = entries.world
     p: int = entries.p
@@ -406,6 +407,7 @@ class Checker:
         Raises
         ------
         Refused
+            If the step is not allowed at this place of the proof.
         """
         atom = self.e.by_node.get(step.node)
         if atom is None:
@@ -570,10 +572,10 @@ class Checker:
     # -- the end -----------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Check that all received is a function of the outputs and the coalition's own values.
+        """Check that all received values are functions of outputs and the coalition's own values.
 
-        Refused if an entry is no such function, or an output depends on a draw; the message names
-        the first.
+        Raises Refused if an entry is no such function, or an output depends on a draw; the message
+        names the first.
         """
         seen: set[int] = set()
         for output in self.told:

@@ -35,7 +35,7 @@ class Sealing(Hands):
         return SealingKey(public, *where, self.index), OpeningKey(secret, *where)
 
     def seal(self, scheme: Any, key: Any, value: Any) -> Ciphertext:
-        """Ciphertexts of field elements, read as integers in [-(p-1)/2, (p-1)/2]."""
+        """Ciphertexts of an Element, as integers in [-(p-1)/2, (p-1)/2]; FlowError for others."""
         if not isinstance(key, SealingKey) or not isinstance(value, Element):
             raise FlowError(f"seal of {describe(value)} under {describe(key)}: an Element and a "
                             "key of sealing_keys are needed")  # fmt: skip
@@ -44,7 +44,7 @@ class Sealing(Hands):
         return self._sealed(sealed, key, value)
 
     def add_sealed(self, scheme: Any, key: Any, values: Sequence[Any]) -> Ciphertext:
-        """Ciphertexts of the sum of ciphertexts under one key."""
+        """Ciphertexts of the sum of ciphertexts under one key; FlowError for other values."""
         if not isinstance(key, SealingKey) or not all(isinstance(v, Ciphertext) for v in values):
             raise FlowError("add_sealed: ciphertexts and their public key are needed")
         home_of((key, *values), self.index)
@@ -59,7 +59,7 @@ class Sealing(Hands):
     def open_sealed(
         self, scheme: Any, secret: Any, value: Any, shape: tuple[int, ...], summands: int
     ) -> Element:
-        """Plaintext of ciphertexts under the party's own key, a sum of `summands` blocks."""
+        """Plaintext of a sum of `summands` blocks; FlowError for another party's, or shape."""
         if not isinstance(secret, OpeningKey) or not isinstance(value, Ciphertext):
             raise FlowError(f"open_sealed of {describe(value)}: a ciphertext and a secret key of "
                             "sealing_keys are needed")  # fmt: skip

@@ -49,7 +49,7 @@ def encode(party: Draws, code: LagrangeCode, segments: Sequence[Element]) -> lis
 
 
 def decode(code: LagrangeCode, results: Mapping[int, Element]) -> Element:
-    """Segments of a degree-2 result, stacked, from R parties' results (`LagrangeCode.decode`)."""
+    """Segments of a degree-2 result, stacked, from R parties' results; FlowError for fewer."""
     parties = sorted(results)
     if len(parties) < code.recovery_threshold():
         raise FlowError(
@@ -74,7 +74,8 @@ def hidden(
 ) -> Element:
     """Masked result: result + P(alpha) rho(alpha), keys by their places in `Prss.blocks`.
 
-    Use a label for one result only. The bits are those of `Prss.mask`.
+    `degree` is that of the result in the shares. Use a label for one result only. Values equal
+    those of `Prss.mask`.
     """
     from securevfl.field.prss import mask_streams
 

@@ -22,6 +22,7 @@ def price(world: Trace, numbers: Iterable[int]) -> str:
     Parameters
     ----------
     world : Trace
+        The traced run.
     numbers : iterable of int
         Numbers of the released nodes.
     """

@@ -44,7 +44,7 @@ class NotExpressibleError(ArithmeticError):
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A block of symbols: the entries of one leaf or function result.
+    """A block of symbols: the entries of one input, random value or function result.
 
     Attributes
     ----------
@@ -54,7 +54,9 @@ class Block:
         Node in which it first occurs; None for a block that the prover made.
     kind : str
         The operation of its node; "fresh" for a uniform value that the prover made, and "named"
-        for a function of products, which are its only dependence (`Algebra`).
+        for an abbreviation of products, on which alone it depends (`Algebra`).
+    name, shape, owner : str, tuple of int, int or None
+        Name and shape of the value, and the party that has it from the beginning.
     deps : tuple of Form
         Arguments of a function; the key of a PRF stream.
     """
@@ -317,10 +319,10 @@ class Views:
         return self.memo(("sides", view, shape), make)  # type: ignore[no-any-return]
 
     def parts(self, view: int) -> list[tuple[int, int]]:
-        """Selections of entries, with factors, whose sum is the map; or the map itself.
+        """Maps with factors, each a selection of entries, whose sum is this map; or the map itself.
 
-        A sum of parts of one block, such as of an owner's segments, is one map. Its products are
-        those of its parts.
+        A sum of parts of one block, such as of an owner's segments, is one map. Products with it
+        are sums of products with its parts.
         """
 
         def make() -> list[tuple[int, int]]:
@@ -464,8 +466,8 @@ def _inverted(square: list[list[int]], p: int) -> list[list[int]]:
 class Algebra:
     """Algebra of all symbolic forms of one trace.
 
-    Where a form is long, the products in all forms are named, as in `check.Entries`: linear
-    combinations of what has names are combinations of names.
+    Where a form is long, the products in all forms are abbreviated by new symbols, as in
+    `check.Entries`: linear combinations of products become combinations of these symbols.
     """
 
     def __init__(self, world: Trace) -> None:
@@ -759,7 +761,7 @@ class Algebra:
         return tuple(whole), factor
 
     def weigh(self, form: Form, factors: Array) -> Form:
-        """Form with each entry multiplied by a public number.
+        """Form with each entry multiplied by its public number in `factors`, of the form's shape.
 
         NotExpressibleError if the form contains products.
         """
@@ -1028,15 +1030,16 @@ def _times(one: Any, other: Any, p: int) -> Any:
 
 
 class Evaluation:
-    """Values of blocks and forms in a run, or in a run with other inputs.
+    """Evaluator of blocks and forms in a run, or in a run with other inputs.
 
     Functions are run again on the values of their arguments.
 
     Parameters
     ----------
     algebra : Algebra
+        Algebra of the trace.
     leaves : mapping of int to object
-        Values of blocks that differ from the run.
+        Values by block number, for blocks whose value differs from the run.
     resolved : callable, optional
         Function that returns a form after the moves of a proof.
     """

@@ -59,6 +59,7 @@ class Streams:
     Parameters
     ----------
     secrets : Secrets
+        Source of secret streams.
     index : int
         Number of the party.
     """
@@ -126,7 +127,10 @@ class Participant(Sealing, Party):
     # -- inputs --------------------------------------------------------------------------------
 
     def own(self, name: str, array: Any) -> Secret:
-        """A protected array of this party, such as its columns; `name` is for declared outputs."""
+        """A protected array of this party, such as its columns; FlowError if another party has it.
+
+        Declared outputs refer to it by `name`.
+        """
         if self.world is None:
             return Secret(np.asarray(array), None, self.index, None)
         before = self.world.inputs.get((self.index, name))
@@ -143,7 +147,7 @@ class Participant(Sealing, Party):
         return made
 
     def own_model(self, name: str, model: Any) -> Model:
-        """A protected network with its optimiser, owned by this party."""
+        """A protected network with its optimiser; FlowError if it is another party's as well."""
         if self.world is None:
             return Model(model, None, self.index, None)
         before = self.world.inputs.get((self.index, name))
@@ -234,7 +238,7 @@ class Participant(Sealing, Party):
     def send(
         self, to: int, kind: str, payload: Any, *, round: int | None = None, after: float = 0.0
     ) -> None:
-        """Send a payload of protected or public values to one party; see `Party.send`."""
+        """Send a payload of protected or public values to one party, `after` seconds from now."""
         self._public(to, kind, round, after)
         bare = self._leaving(to, kind, payload, self._round(round), after)
         super().send(to, kind, bare, round=round, after=after)
@@ -581,8 +585,8 @@ class Provable:
     traced_alone : int
         Number of unaligned rows of each client in the traced run; client 0 has their labels.
     ideal_repeats : bool
-        Whether `ideal` declares what a round tells that is begun again after a crash; if not, the
-        proof is of one undisturbed run.
+        Whether `ideal` declares outputs of rounds that are repeated after a crash; if not, the
+        proof is about one undisturbed run.
     """
 
     field: ClassVar[Any]

@@ -48,6 +48,9 @@ class Hands:
     world : Trace or None
         The trace that is recorded, if any.
     field : PrimeField
+        Field F_p of its elements.
+    round : int
+        Its current round.
     """
 
     index: int
@@ -220,7 +223,7 @@ class Hands:
         return node
 
     def public_key(self, key: Any) -> PublicKey:
-        """Public key (X25519) of a secret key, for `agree`."""
+        """Public key (X25519) of a secret key from `key`, for `agree`; FlowError for others."""
         if not isinstance(key, Key) or (key._node is not None and key._node.op != "key"):
             raise FlowError(f"public_key of {describe(key)}: a key made by key() is needed")
         home_of((key,), self.index)
@@ -299,7 +302,7 @@ class Hands:
         return Element(limbs, key._node, self.index, self.world, self.field)
 
     def share_keys(self, code: LagrangeCode, *keys: Any) -> list[tuple[Element, ...]]:
-        """Shamir shares of the keys for each party, by a code with one segment.
+        """Shamir shares, (limbs,), of the keys: for each party a tuple, by a code with K = 1.
 
         One call of the code's kernel makes all shares. `code.size` shares determine a key; fewer
         are uniform. FlowError for other values than keys.
@@ -317,7 +320,7 @@ class Hands:
         return [tuple(row[i : i + size] for i in range(0, whole.shape[0], size)) for row in rows]
 
     def split_key(self, key: Any, threshold: int, points: Sequence[int]) -> dict[int, Element]:
-        """Shamir shares of a key at public points; any `threshold` of them determine it.
+        """Shamir shares, (limbs,), of a key by public point; any `threshold` determine the key.
 
         The key is cut into limbs below p. Shares of fewer than `threshold` points are uniform.
         FlowError unless points are different and not 0 modulo p.
@@ -371,7 +374,7 @@ class Hands:
         return Key(value, node, self.index, self.world)
 
     def encrypt(self, value: Any, holder: int) -> Sealed:
-        """Ideal ciphertext that only party `holder` can open; anybody can add ciphertexts."""
+        """Ideal ciphertext of an Element (else FlowError) for party `holder`; all can add them."""
         if not isinstance(value, Element):
             raise FlowError(f"encrypt of {describe(value)}: an Element is needed")
         home_of((value,), self.index)
@@ -379,7 +382,7 @@ class Hands:
         return Sealed(inside, inside._node, self.index, self.world, _one(holder))
 
     def decrypt(self, cipher: Any) -> Element:
-        """Plaintext of a ciphertext under the party's own key."""
+        """Plaintext of a ciphertext under the party's own key; FlowError for others."""
         if not isinstance(cipher, Sealed):
             raise FlowError(f"decrypt of {describe(cipher)}: a ciphertext is needed")
         home_of((cipher,), self.index)
@@ -453,7 +456,7 @@ class Hands:
         name: str = "labels",
         seed: bytes | None = None,
     ) -> Any:
-        """Randomised response on class numbers: one release of each label, counted in the cost.
+        """Labels after randomised response: one release of each, counted in the privacy cost.
 
         Parameters
         ----------
@@ -464,9 +467,10 @@ class Hands:
         epsilon : float
             Privacy cost: each release of a label is (epsilon, 0)-DP.
         name : str
-            As for `gaussian`.
+            Public name, by which declared outputs refer to it.
         seed : bytes, optional
-            As for `gaussian`.
+            Public seed for reproducible noise; the result is then a Secret and no release.
+            FlowError if `labels` is no Secret.
         """
         from securevfl.privacy.mechanisms import randomised_response
 
@@ -534,6 +538,7 @@ class Party(Hands):
     index : int
         Number from 0; `SERVER` for the server.
     world : World
+        The trace to which the party belongs.
     """
 
     def __init__(self, index: int, world: World) -> None:
@@ -547,7 +552,7 @@ class Party(Hands):
         return self.world.round
 
     def send(self, to: int, kind: str, payload: Any) -> Any:
-        """Send a payload; return the value as the receiver has it."""
+        """Send a payload; return it as received. FlowError unless `kind` is a public text."""
         assert self.world is not None
         if not isinstance(kind, str):
             raise FlowError(f"send: the kind must be a public text, not {describe(kind)}")

@@ -342,7 +342,7 @@ class Prover:
     # -- dependence --------------------------------------------------------------------------
 
     def told(self, number: int) -> frozenset[int]:
-        """Releases and public keys that a block is computed from, itself included.
+        """Numbers of the releases and public keys on which a block depends, itself included.
 
         A stream depends on its key. An agreed key counts as independent of secret keys, by the
         assumption on key agreement.
@@ -931,10 +931,10 @@ def listed(messages: Sequence[Message]) -> str:
 
 
 def erring(algebra: Algebra, runs: int = 16) -> str:
-    """Reason to think that a function may fail or change its shape; "" if none was seen.
+    """Sentence on a function that fails, or changes its shape, on other inputs; "" if none does.
 
     A trace records one path, and a party that catches an error takes another. So functions are run
-    on some random other inputs of all parties; on fewer if there are many calls.
+    on random other inputs of all parties, at most `runs` times; fewer if there are many calls.
     """
     calls = [b for b in algebra.blocks if b.kind == "map"]
     prover = Prover(algebra, (), [])
@@ -963,10 +963,10 @@ def erring(algebra: Algebra, runs: int = 16) -> str:
 
 
 def remembering(algebra: Algebra) -> str:
-    """Reason to think that a function reads state besides its arguments; "" if not seen.
+    """Sentence on a function that seems to read state besides its arguments; "" if none does.
 
-    After `erring` ran all functions on other inputs, each one is run on its own arguments again,
-    the last one first. A cache that functions share then has values of another run.
+    After `erring` ran all functions on other inputs, each is run on its own arguments again, the
+    last one first. A cache that functions share then has values of another run.
     """
     calls = [b for b in algebra.blocks if b.kind == "map"]
     first = Evaluation(algebra, {b.number: _value(b) for b in calls})

@@ -76,7 +76,7 @@ def usual(parties: int, *, waits: bool, shares: bool = False) -> tuple[Schedule,
     at the beginning of round 2, and during sharing in round 2. If others continue without a party:
     each client late in every round, each down from round 2 on, and, up to N = 4, every set of
     clients silent in round 1. With more clients, each alone is silent, and all but the first, so
-    that an attempt is abandoned; the same once more, where the next attempt lacks a client.
+    that an attempt is abandoned. For any N, the last once more, with a client down in round 2.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def usual(parties: int, *, waits: bool, shares: bool = False) -> tuple[Schedule,
     waits : bool
         Whether the protocol waits for all parties, so that lateness changes nothing.
     shares : bool
-        Whether it continues without clients that share late, so that silent clients share nothing,
-        either.
+        Whether it continues without clients that share late: then each schedule with silent clients
+        is followed by one in which they share nothing, either.
     """
     clients, on_time = range(parties), _uploads(parties, set(), ())
     found = [UNDISTURBED]

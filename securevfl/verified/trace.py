@@ -397,7 +397,7 @@ class Trace:
         return wrapped(found[0].value, ("noised", None), found[0], IDEAL, self)
 
     def spec(self, value: Any) -> Any:
-        """A value that belongs to no party, for declared outputs only."""
+        """An Element or Secret (else FlowError) as no party's value, for declared outputs."""
         if isinstance(value, Element):
             return Element(value._value, value._node, IDEAL, self, value._field)
         if isinstance(value, Secret | Model):
@@ -533,16 +533,17 @@ class Trace:
     def stream(self, key: Node, label: bytes | None, form: tuple[Any, ...]) -> None:
         """Refuse one key and label in two forms: one stream would be part of the other.
 
+        Without a label the key is the seed of a single stream, and has no others.
+
         Parameters
         ----------
         form : tuple
             Use of the stream, whether its label has a protected part, and its shape.
 
-        Without a label the key is the seed of a single stream, and has no others.
-
         Raises
         ------
         FlowError
+            For a second form, and for labels with and without a protected part.
         """
         own = key_of(key)
         seed, part = self._asked.setdefault(own, (label is None, form[1]))

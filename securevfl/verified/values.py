@@ -313,7 +313,7 @@ class Element(Protected):
             raise FlowError(f"entries of {describe(self)}: {error}") from None
 
     def rows(self, chosen: Any) -> Element:
-        """Rows by public numbers; negative numbers count from the end."""
+        """Rows by public whole numbers, (m,), from the end if negative; FlowError for others."""
         if isinstance(chosen, Protected):
             raise FlowError(f"rows chosen by {describe(chosen)}: the choice must be public")
         numbers = np.asarray(chosen)
@@ -332,7 +332,7 @@ class Element(Protected):
         return self._index(self._places().T)
 
     def reshape(self, *shape: Any) -> Element:
-        """The same entries in another shape."""
+        """The same entries in another shape; FlowError for another number of entries."""
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         try:
             if self._world is None:
@@ -402,7 +402,7 @@ class Secret(Protected):
         return mapped(function, (self, *others), self.shape if shape is None else shape, kind)
 
     def clip(self, bound: float) -> Clipped:
-        """Each row scaled to an L2 norm of at most `bound`."""
+        """Each row scaled to an L2 norm of at most `bound`; FlowError unless it is above 0."""
         from securevfl.privacy.mechanisms import clip_finite_rows
 
         if not 0 < bound < math.inf:
@@ -542,8 +542,8 @@ class Model(Protected):
     ) -> Any:
         """Result of ``function(model, *others)``, which must not change the model.
 
-        With `shapes` the function returns one array per shape; `shapes`, `of` and errors are as in
-        `step`.
+        With `shapes` the function returns one array per shape, of the fields or dtypes in `of`;
+        FlowError as in `step`.
         """
         if shapes:
             return self._results(function, others, shapes, of, changes=0)
@@ -572,7 +572,7 @@ class Model(Protected):
         Raises
         ------
         FlowError
-            As of `Element.map`.
+            If an argument is neither protected nor public, or values belong to two parties.
         """
         return self._results(function, others, shapes, of, changes=changes)
 
@@ -661,9 +661,9 @@ _UNSEEN = (Sealed, Key, Ciphertext, SealingKey, OpeningKey)
 
 
 def bare(value: Any) -> Any:
-    """Bare value passed to a function for an argument of `map`.
+    """Plain array or number that a function receives for an argument of `map`.
 
-    FlowError for an argument that is neither a protected value nor public.
+    FlowError for a key or ciphertext, and for what is neither protected nor public.
     """
     if isinstance(value, Protected):
         if isinstance(value, _UNSEEN):
@@ -812,7 +812,7 @@ def public_element(value: Array, field: PrimeField, world: Trace | None) -> Elem
 
 
 def concatenate(values: Sequence[Element], axis: int = 0) -> Element:
-    """Elements joined along an axis, as in numpy.concatenate."""
+    """Elements joined along an axis, as in numpy.concatenate; FlowError for other values."""
     values = list(values)
     if set(map(type, values)) != {Element}:
         raise FlowError("concatenate: a list of Elements is needed")
@@ -820,7 +820,7 @@ def concatenate(values: Sequence[Element], axis: int = 0) -> Element:
 
 
 def stack(values: Sequence[Element]) -> Element:
-    """Elements of one shape joined along a new first axis, as in numpy.stack."""
+    """Elements of one shape stacked, as in numpy.stack; FlowError for other values."""
     values = list(values)
     if set(map(type, values)) != {Element}:
         raise FlowError("stack: a list of Elements is needed")

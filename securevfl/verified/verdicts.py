@@ -171,6 +171,7 @@ class Judge:
     Parameters
     ----------
     world : Trace
+        The traced run.
     runs : int
         Largest number of runs of all functions on other inputs (`securevfl.verified.prove.erring`).
     checks : bool
@@ -343,7 +344,7 @@ def clear_of(
 def judged(
     entries: Entries, coalition: frozenset[int], outputs: Sequence[Output]
 ) -> tuple[str, tuple[str, ...]]:
-    """Reason why outputs expose one honest party, and matters for a reader to judge.
+    """Sentence on outputs that expose one honest party ("" if none), and matters for a reader.
 
     A perfect simulation *given the outputs* does not bound what the outputs reveal. They are
     examined entry by entry: a combination that leaves only one honest party's inputs is
@@ -390,7 +391,7 @@ def judged(
 
 
 def rounded_anew(entries: Entries) -> dict[int, int]:
-    """Symbols of results that are another rounding of an earlier result, with its symbols.
+    """Symbols of an earlier result, by each symbol of a result that only rounds it again.
 
     They are field elements that one function returned for equal protected and different public
     arguments, such as a round's number, and that differ by at most `_ROUNDING`. The numbers of the
@@ -435,11 +436,11 @@ def renamed(entries: Entries, poly: Poly, by: Mapping[int, int]) -> Poly:
 
 
 class Owners:
-    """Parties whose inputs each symbol depends on, given the outputs.
+    """Parties on whose inputs a symbol of `entries` depends, apart from what outputs reveal.
 
-    An argument of a function that outputs determine, such as a declared gradient, counts as no
-    party's. So a network after a step counts as its owner's, although the step depends on all
-    parties.
+    An argument of a function that the coalition's outputs determine, such as a declared gradient,
+    is left out. So a network after a step depends on its owner only, although the gradient depends
+    on all.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ def keenest(code: LagrangeCode) -> tuple[int, ...]:
 
 
 def own_share(seen: ObservedRun, holder: int) -> np.ndarray | None:
-    """A holder's share of the joint embedding of all training rows, scaled to [-1/2, 1/2).
+    """A holder's share of the joint embedding, (M, h), scaled from [0, p) to [-1/2, 1/2).
 
     One share represents a row of each segment, so these rows have equal values. None if no party
     has shares of all models.

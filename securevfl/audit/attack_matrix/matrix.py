@@ -31,7 +31,8 @@ class Matrix:
         ``excess`` of one over the other with its 95 % interval ``low`` to ``high``, ``seeds``, and
         ``verdict``: "above chance", "at chance", "no view", "FAILED" or "not run".
     figures : mapping
-        For each variant: accuracy (and AUC), virtual seconds and bytes, as mean and half-width.
+        For each variant: accuracy (and AUC), virtual seconds and bytes, as mean and half-width of
+        the 95 % interval.
     settings : mapping
         All settings.
     """

@@ -46,7 +46,7 @@ def inversion(case: AttackCase) -> Result:
 
 
 def inversion_of_sums(case: AttackCase) -> Result:
-    """Train a network from joint embeddings to the client's columns; see `inversion`."""
+    """Attack by a network that predicts the client's columns from joint embeddings."""
     table = case.observed.joint
     if isinstance(table, NoView):
         return table

@@ -35,7 +35,7 @@ def gradient_norm(case: AttackCase) -> Result:
 
 
 def gradient_clusters(case: AttackCase) -> Result:
-    """Guess labels from a client's first gradient of each row, or its shares of the steps.
+    """Attack on labels by a client's first gradient of each row, or its shares of the steps.
 
     Two classes are distinguished by sign, without known labels. More classes are clusters of
     k-means, named by a few rows with known labels.
@@ -79,7 +79,7 @@ def gradient_directions_pooled(case: AttackCase) -> Result:
 
 
 def model_completion(case: AttackCase) -> Result:
-    """Guess labels with a head on the client's trained network, fitted on a few known rows.
+    """Attack on labels by a head on the client's trained network, fitted on a few known rows.
 
     A holder that has no network has shares of all of them: it uses its own share of the joint
     embedding, beside its columns.

@@ -75,7 +75,7 @@ def squares(case: AttackCase) -> Result:
 def find_span(
     views: list[View], columns: int, config: Any, stream: np.random.Generator
 ) -> tuple[Span, str] | NoView:
-    """The space spanned by columns and their squares, and a note if part of it was fitted.
+    """The space spanned by all clients' columns and squares, and a note if part of it was fitted.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ def attack_matrix(
     source : DataSource
         The data set.
     options : mapping, optional
-        Options that are set for every protocol that has them, as for `comparison`.
+        Options that are set for every protocol that has them.
     seeds : sequence of int
         Seeds of split, weights and batches, and of the attackers' own choices.
     attacks : sequence of str, optional
@@ -81,7 +81,7 @@ def attack_matrix(
     rounds : int, optional
         Server steps of variants that do not set them.
     conditions : str
-        As for `securevfl.run`.
+        Delays and bandwidth: "none", a preset, or the path of a TOML file.
     settings : AttackSettings, optional
         Settings of the attackers.
     folder : Path, optional
@@ -99,7 +99,7 @@ def attack_matrix(
     Raises
     ------
     ConfigurationError
-        For unknown protocols, attacks or options, values out of range, and missing packages of the
+        For unknown names (UnknownNameError), values out of range, and missing packages of the
         extra ``attacks``. Runs that are impossible raise `RefusedRunsError` before the first run.
     """
     needs("attacks", "attacks", "scipy", "sklearn", "matplotlib")
@@ -189,9 +189,9 @@ def _described(attack: Attack) -> dict[str, str]:
 
 
 def tried(attack: Attack, case: AttackCase) -> Outcome | NoView | Failed:
-    """Outcome of an attack; a ConfigurationError of the attack means that it has no view.
+    """Outcome of an attack; NoView if it raises ConfigurationError, Failed for a failed run.
 
-    A run that fails under an attack does not count as a missing view, which would look safe.
+    A failed run is no missing view, which would look safe.
     """
     case.begin(attack.name)
     try:
@@ -295,6 +295,7 @@ def write_matrix(matrix: Matrix, path: Path, **more: Any) -> dict[str, Any]:
     Parameters
     ----------
     matrix : Matrix
+        Result of `attack_matrix`.
     path : Path
         Path that ends with ``.json``.
     **more

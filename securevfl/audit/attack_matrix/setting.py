@@ -192,9 +192,9 @@ class AttackCase:
         return found if isinstance(found, PolynomialNetwork) else None
 
     def embedded(self, rows: np.ndarray, *, trained: bool = True) -> Any:
-        """Embeddings of rows by the client's network, clipped as in the protocol; or None.
+        """Embeddings, (rows, h), by the client's network, clipped as in the protocol; or None.
 
-        `trained` is False for the network before its first step.
+        None if it has no network. `trained` is False for the network before its first step.
         """
         protocol = self.observed.protocol
         parties = self.observed.parties if trained else protocol.parties()
@@ -204,7 +204,7 @@ class AttackCase:
 
     @functools.cached_property
     def sums(self) -> tuple[np.ndarray, np.ndarray] | NoView:
-        """Joint embeddings of the same rows in several rounds, side by side, and all columns.
+        """Joint embeddings of M rows in several rounds, side by side, and all columns, (M, d).
 
         Polynomial clients are linear here (D = 1). Batches have all rows, so that every round adds
         h sums per row, and there are more rounds than needed.

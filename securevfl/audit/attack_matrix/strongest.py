@@ -34,7 +34,8 @@ def strongest(job: Job, settings: AttackSettings | None = None) -> dict[str, Any
     Returns
     -------
     dict
-        For each group: ``attack``, ``success``, ``chance`` and ``of`` (the measure), or None.
+        By group of attacks (`GROUPS`: target and known rows or labels): None, or ``attack``,
+        ``success``, ``chance`` and ``of`` (the measure).
     """
     case = AttackCase(job, settings or AttackSettings())
     with one_thread():

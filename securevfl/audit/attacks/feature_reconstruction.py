@@ -26,7 +26,7 @@ METRIC = "error explained"
 def inversion(
     seen: np.ndarray, features: np.ndarray, known: np.ndarray, stream: np.random.Generator
 ) -> Outcome:
-    """Predict a client's columns from the view of each row, by a network.
+    """Attack that predicts a client's columns from the view of each row, by a network.
 
     The baseline guess is the mean of the known rows. The control is the same attack with the rows
     of `seen` shuffled.
@@ -67,7 +67,7 @@ def equality_solving(
     *,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> Outcome:
-    """Solve ``seen = sum_n [X_n | X_n^2 | ... | 1] W_n`` for the columns, with known weights.
+    """Attack that solves ``seen = sum_n [X_n | X_n^2 | ... | 1] W_n`` for X_n, with known weights.
 
     With fewer equations than unknowns it takes the solution nearest to the middle of the columns'
     public range, and clips it to that range. The baseline guess is the mean of the true columns,

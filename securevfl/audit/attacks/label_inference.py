@@ -45,7 +45,7 @@ def known_rows(labels: np.ndarray, per_class: int, stream: np.random.Generator) 
 def gradient_norm(
     gradients: np.ndarray, labels: np.ndarray, stream: np.random.Generator
 ) -> Outcome:
-    """Two classes: guess that rows of the rarer one have the longer gradients.
+    """Attack on two classes: rows with longer gradients are guessed to be of the rarer class.
 
     Parameters
     ----------
@@ -72,10 +72,11 @@ def gradient_norm(
 def gradient_sign(
     gradients: np.ndarray, labels: np.ndarray, stream: np.random.Generator
 ) -> Outcome:
-    """Two classes: guess by the sign along the first principal direction, without known labels.
+    """Attack on two classes by the sign of gradients along their first principal direction.
 
-    The side with fewer rows is taken to be the rarer class, and only that is supposed to be known.
-    ConfigurationError for more than two classes.
+    `gradients` are dL/dH, (rows, h), `labels` class numbers, (rows,). No label is known, only which
+    class is rarer: the side with fewer rows is guessed to be it. ConfigurationError for more than
+    two classes.
     """
     if labels.max() > 1:
         raise ConfigurationError(
@@ -96,7 +97,7 @@ def gradient_clusters(
     classes: int,
     stream: np.random.Generator,
 ) -> Outcome:
-    """Cluster gradient directions into as many clusters as classes; known rows label them.
+    """Attack by clusters of gradient directions, one a class, which known rows label.
 
     Parameters
     ----------
@@ -150,10 +151,10 @@ def model_completion(
     classes: int,
     stream: np.random.Generator,
 ) -> Outcome:
-    """Linear head on the bottom network's outputs, fitted to few known labels.
+    """Attack by a linear head on the bottom network's outputs, fitted to few known labels.
 
-    Chance is the best of the controls, not a guess: what the same head makes of the client's own
-    columns, or of an untrained network, is no leak of the protocol.
+    Chance is the best success of the controls, since a head on the client's own columns, or on an
+    untrained network, uses no leak of the protocol.
 
     Parameters
     ----------
@@ -161,8 +162,10 @@ def model_completion(
         Outputs of the client's trained bottom network.
     without : mapping of str to ndarray
         The controls' inputs by name, such as the raw columns.
-    labels, known, classes, stream
-        As for `gradient_clusters`.
+    labels, known : ndarray of int, (rows,) and (any,)
+        Class numbers of all rows, and numbers of the rows whose labels the client knows.
+    classes, stream : int, numpy Generator
+        Number C of classes, and source of random choices.
     """
     left = attacked(len(labels), known)
     left = np.sort(stream.permutation(left)[:MOST])

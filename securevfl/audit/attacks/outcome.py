@@ -37,7 +37,7 @@ class Outcome:
     samples : int
         Number of attacked rows, or other objects.
     controls : mapping
-        The measure for control attacks that lack the attacked information.
+        The measure, by name, for control attacks that lack the attacked information.
     note : str
         Further text for readers.
     """
@@ -88,7 +88,7 @@ class Failed:
 def bootstrap(
     measure: Callable[[np.ndarray], float], rows: int, stream: np.random.Generator
 ) -> tuple[float, float]:
-    """Percentile interval of a measure, over row numbers drawn with replacement.
+    """95 % bootstrap interval (low, high) of a measure, over rows drawn with replacement.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def ratio_interval(
 def explained(
     guess: np.ndarray, truth: np.ndarray, decoy: np.ndarray, stream: np.random.Generator
 ) -> tuple[float, float, float]:
-    """Share of the decoy's squared error that a guess removes, and its interval over rows.
+    """Fraction of the decoy's squared error that a guess removes, and its 95 % interval over rows.
 
     Parameters
     ----------

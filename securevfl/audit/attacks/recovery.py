@@ -72,6 +72,7 @@ def recover(
     Parameters
     ----------
     code : LagrangeCode
+        Code of the shares, with K and T.
     clients : sequence of int
         T clients that collude with the server.
     data : ndarray, (T, |B|, D)

@@ -100,7 +100,10 @@ def decoders(code: LagrangeCode, clients: Sequence[int]) -> tuple[np.ndarray, np
 
 
 def cancelling(code: LagrangeCode, clients: Sequence[int]) -> np.ndarray:
-    """Basis, (c - T, c), of all combinations of these c clients' shares free of masks."""
+    """Basis, (c - T, c), of all combinations of these c clients' shares free of masks.
+
+    ConfigurationError for client numbers that repeat or are not in [0, N).
+    """
     strangers = [n for n in clients if not 0 <= n < code.parties]
     if strangers or len(set(clients)) != len(clients):
         raise ConfigurationError(
@@ -116,6 +119,7 @@ def known_combinations(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> 
     Parameters
     ----------
     code : LagrangeCode
+        Code of the shares, with K and T.
     shares : mapping
         Share of that client's data, (rows, columns), by colluding client.
     """
@@ -130,10 +134,10 @@ def known_combinations(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> 
 
 
 def recover_data(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.ndarray | None:
-    """All K segments, (K, rows, columns); None if there are too few clients.
+    """All K segments of one client's data, (K, rows, columns); None from fewer than K + T shares.
 
-    `shares` is as for `known_combinations`. Fewer than K + T clients know fewer than K
-    combinations, and every other value is possible.
+    `shares` has a share, (rows, columns), by colluding client. Fewer than K + T clients know fewer
+    than K combinations, and every other value is possible.
     """
     known = known_combinations(code, shares)
     if len(known.matrix) < code.segments:
@@ -147,14 +151,15 @@ def short_segments(known: Combinations, field: PrimeField, low: int, high: int) 
     """All K segments, (K, rows, columns) signed, from fewer combinations, if values are short.
 
     All x with D x = v form a shifted lattice; the point nearest to the middle of [low, high]^K is
-    returned (Babai, in a reduced basis). It is the truth where `freedom` exceeds the range. With
-    evaluation points that are small integers D is close to small fractions, and it may not.
+    returned (Babai, in a reduced basis). It is the truth where `freedom` exceeds the range. If the
+    evaluation points are small integers, D is close to small fractions, and the point may be wrong.
 
     Parameters
     ----------
     known : Combinations
         Combinations that are known.
     field : PrimeField
+        Field of the shares.
     low, high : int
         Range of the shared values.
 

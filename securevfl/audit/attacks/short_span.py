@@ -33,7 +33,7 @@ def filled_span(
     tries: int = TRIES,
     near: Directions | None = None,
 ) -> np.ndarray | None:
-    """The whole space, from a part that lacks some dimensions; None if it is not found.
+    """The space of columns and squares, from a part that lacks dimensions; None if not found.
 
     Parameters
     ----------
@@ -42,11 +42,11 @@ def filled_span(
     missing : int
         Number k of missing dimensions.
     most : int
-        Columns that there are, d, which is public.
+        Number d of columns, which is public.
     stream : numpy Generator
         Source of random choices.
     tries : int
-        Choices of directions to start from, at most.
+        Largest number of choices of initial directions.
     near : Directions, optional
         Result of `columns_of_span`, if computed before.
 

@@ -81,7 +81,7 @@ class Directions:
     values : ndarray, (M, g)
         Of mean 0 and variance 1.
     misfits : ndarray, (g,)
-        Root of the mean square of what of their squares lies outside the span.
+        Root mean square of the part of their squares outside the span.
     """
 
     values: np.ndarray
@@ -112,9 +112,9 @@ def centred_basis(values: np.ndarray) -> np.ndarray | None:
 def span_of_views(views: Sequence[View]) -> Span | None:
     """Space of vectors consistent with every view; None if the views do not determine it.
 
-    Views that each show the whole space are put together over all their rows; where that leaves it
-    open, the one with most rows is taken. Where no view shows it, the first ones are laid side by
-    side on the rows that they share. None where nothing of it works.
+    Views that each determine the whole space are combined over all their rows; if the combination
+    does not determine it, the view with most rows is used. If no single view determines it, the
+    first views are placed side by side on the rows that they share.
     """
     seen = [(v, b) for v in views if (b := centred_basis(v.values)) is not None]
     if not seen:
@@ -284,10 +284,10 @@ def likenesses(guesses: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def elements_found(guesses: np.ndarray, columns: np.ndarray) -> float:
-    """Fraction of all elements within 0.001 of their column's best guess.
+    """Fraction of all elements of `columns` (M, d) within 0.001 of their column's best guess.
 
-    Guess and column are scaled to [0, 1] by their minimum and maximum over the rows. A guess may
-    also be mirrored.
+    Each guess (M, g) and column is scaled to [0, 1] by its minimum and maximum over the rows. A
+    guess may also be mirrored.
     """
     if not guesses.shape[1]:
         return 0.0
@@ -331,7 +331,7 @@ def judge(
     stream : numpy Generator
         Source of random choices.
     note : str
-        Text at the end.
+        Text at the end of the outcome's note.
 
     Returns
     -------

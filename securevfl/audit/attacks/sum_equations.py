@@ -93,7 +93,9 @@ def solve_rows(
     Returns
     -------
     rows : ndarray, (M, d)
+        The best solutions found.
     residuals : ndarray, (M,)
+        Their squared residuals.
     """
     low, high = bounds
     best = np.full((len(sums), len(powers[0])), (low + high) / 2)
@@ -192,7 +194,7 @@ def unfold(
     starts: int = 12,
     told: Callable[[int, np.ndarray, np.ndarray], None] | None = None,
 ) -> list[np.ndarray]:
-    """All clients' columns of each step's rows, (B, d); zero for padding.
+    """All clients' columns of each step's rows, (B, d) a step, recovered from sums; 0 for padding.
 
     Parameters
     ----------
@@ -211,7 +213,7 @@ def unfold(
     grid : float
         Distance of the fixed-point numbers to which the clients round each power; 0 for none.
     starts : int
-        As for `solve_rows`.
+        Largest number of random starts of the solver for each row.
     told : callable, optional
         Called with the number of each step, its rows, and which of them are certainly solved.
 
@@ -267,12 +269,12 @@ def equality_solving_of_sums(
     grid: float = 0.0,
     starts: int = 12,
 ) -> Outcome:
-    """Share of all clients' elements that `unfold` recovers within 0.0001.
+    """Fraction of all clients' elements that `unfold` recovers within 0.0001, as an outcome.
 
     Parameters
     ----------
     steps, replicas, degree, bounds, grid, starts
-        As for `unfold`.
+        Arguments of `unfold`, which solves the sums.
     features : sequence of ndarray, (rows, d_n)
         The truth, of all training rows.
     stream : numpy Generator

@@ -45,8 +45,8 @@ def basis(sums: np.ndarray, most: int) -> np.ndarray:
         float32 sums have larger rounding errors than float64 ones, and show fewer columns; sums
         may be rounded further, or noisy.
     most : int
-        Rank that the clients' columns can have at most, which is public: what is beyond it can only
-        be errors, and shows how large they are.
+        Largest possible rank of the clients' columns, which is public: directions beyond it are
+        errors, and show how large these are.
     """
     precision = float(np.finfo(sums.dtype).eps)
     wide = sums.astype(np.float64)
@@ -114,7 +114,7 @@ def complete(span: np.ndarray, known: np.ndarray, columns: np.ndarray) -> np.nda
     Parameters
     ----------
     span : ndarray, (M, r)
-        Result of `basis`.
+        Orthonormal basis of the span of the sums (`basis`).
     known : ndarray
         Numbers of the rows that are known.
     columns : ndarray, (M, d)
@@ -142,8 +142,8 @@ def completion(
     ----------
     sums : ndarray, (M, c), floating
         Joint embeddings of the rows, from several rounds side by side.
-    known, columns
-        As for `complete`; everything follows from d* known rows on.
+    known, columns : ndarray, (any,) int and (M, d)
+        Numbers of the known rows, and true columns. From d* known rows on everything follows.
     stream : numpy Generator
         Source of random choices.
 
@@ -184,14 +184,14 @@ def completion(
 def binary_columns(span: np.ndarray) -> np.ndarray:
     """All columns of zeros and ones that lattice reduction finds in the span of the sums.
 
-    On d* + 12 rows it reduces the lattice of integer vectors v, each with a large multiple of what
-    of v is outside the span. Short vectors of it, their sums and differences, and their
-    complements are extended to all rows through the span, and kept if they are binary there too.
+    On d* + 12 rows it reduces the lattice of integer vectors v, each joined to a large multiple of
+    v's part outside the span. Short vectors, their sums and differences, and their complements are
+    extended to all rows through the span, and kept if they are binary there too.
 
     Parameters
     ----------
     span : ndarray, (M, r)
-        Result of `basis`.
+        Orthonormal basis of the span of the sums (`basis`).
 
     Returns
     -------
@@ -236,9 +236,9 @@ def binary_recovery(
 ) -> Outcome | None:
     """Fraction of the clients' two-valued columns that `binary_columns` finds.
 
-    Chance is the same for `sums` with shuffled rows. Errors are those of `binary_columns`. Vectors
-    that are no client's column (sums of some, rounding accidents) are counted in the note. None
-    where no client has such a column.
+    Chance is the same for `sums` with shuffled rows. ConfigurationError if the sums have too large
+    a rank for their rows, or without python-flint. Vectors that are no client's column (sums of
+    some, rounding accidents) are counted in the note. None where no client has such a column.
     """
     truth = {bits.tobytes() for bits in map(_bits, columns.T) if bits is not None}
     if not truth:

@@ -31,7 +31,7 @@ def rank_game(
     rounds: int = 40,
     stream: np.random.Generator | None = None,
 ) -> int:
-    """Right guesses from the ranks of blocks of a view.
+    """Number of right guesses of a secret bit from the ranks of blocks of a view.
 
     The rule guesses the secret under which the same ranks were seen more often in training, and
     secret 0 where that does not decide.
@@ -55,10 +55,12 @@ def rank_game(
 
 
 def block_ranks(field: PrimeField, blocks: np.ndarray) -> tuple[int, ...]:
-    """Ranks of a view's blocks, which are full if masks have full degree.
+    """Ranks over F_p of a view's blocks, which are full if masks have full degree.
 
     Parameters
     ----------
+    field : PrimeField
+        Field of the elements.
     blocks : ndarray, (attempts, m, |B|, h)
         Unwanted blocks of each attempt on the same rows, in the same order.
 

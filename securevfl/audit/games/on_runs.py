@@ -92,7 +92,9 @@ def upload_blocks(recorded: CodedRun, aligned: bool = True) -> np.ndarray:
 def own_shares(
     recorded: CodedRun, view: Any, clients: tuple[int, ...], round: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The coalition's shares of all clients' data and models at its points, side by side.
+    """The coalition's shares of the data and models in a round's sum, side by side.
+
+    `view` is the coalition's view of the run, `clients` its c members.
 
     Returns
     -------

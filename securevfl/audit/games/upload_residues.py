@@ -18,9 +18,10 @@ from securevfl.field.lagrange import interpolation_matrix
 
 
 def unwanted(code: LagrangeCode, uploads: Mapping[int, np.ndarray]) -> np.ndarray:
-    """Coefficients of (uploads - sums) / P, (K + 2T - 1, |B|, h); P vanishes on the data points.
+    """Coefficients of (Y - w) / P, (K + 2T - 1, |B|, h); P vanishes on the data points.
 
-    Y is the polynomial through the uploads, w the polynomial of degree K - 1 through the sums.
+    Y is the polynomial through `uploads`, arrays (|B|, h) by client, w the polynomial of degree
+    K - 1 through the sums. NotEnoughResultsError for fewer than R uploads.
     """
     field = code.field
     parties = sorted(uploads)
@@ -40,7 +41,7 @@ def at_data_points(code: LagrangeCode, coefficients: np.ndarray) -> np.ndarray:
 
 
 def spread(code: LagrangeCode, sums: np.ndarray, parties: Sequence[int]) -> np.ndarray:
-    """Values, at parties' points, of the polynomial of degree K - 1 through the sums."""
+    """Values, at parties' points, of the polynomial of degree K - 1 through sums (K, |B|, h)."""
     points = [code.alphas[n] for n in parties]
     onto = interpolation_matrix(code.field, code.betas[: code.segments], points)
     flat = code.field.matmul(onto, sums.reshape(code.segments, -1))

@@ -16,6 +16,7 @@ def echelon(field: PrimeField, matrix: np.ndarray, columns: int | None = None) -
     Parameters
     ----------
     field : PrimeField
+        Field of the elements.
     matrix : ndarray, (m, n), elements
         Overwritten.
     columns : int, optional
@@ -69,10 +70,12 @@ def left_null(field: PrimeField, matrix: np.ndarray) -> np.ndarray:
 
 
 def solve_left(field: PrimeField, a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    """x with a x = b for `a` of full column rank, (m, n); None without a unique solution.
+    """x, (n, k), with a x = b for `a` of full column rank; None without a unique solution.
 
     Parameters
     ----------
+    field : PrimeField
+        Field of the elements.
     a : ndarray, (m, n)
         Left side, elements.
     b : ndarray, (m, k)

@@ -14,7 +14,7 @@ from securevfl.protocols.base.protocol import Protocol
 
 @runtime_checkable
 class Verifier(Interface):
-    """A test that bears on claims; it must not change parties of shared runs.
+    """A test of claims, which must not change the parties of shared runs.
 
     Attributes
     ----------
@@ -38,6 +38,7 @@ class Verifier(Interface):
         Parameters
         ----------
         claim : Claim
+            Claim to examine.
         subject : Subject
             Subject with recorded runs, which all verifiers share.
         seed : int

@@ -32,9 +32,9 @@ class ReleasedSums:
     def examine(
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
-        """Count a row's equations, and construct another table with the same sums.
+        """Evidence on a budget of sums: a row's equations, and another table with the same sums.
 
-        Equations (visits times width) are counted in a run that is asked for more rounds than its
+        Equations (sums with a row times width) are counted in a run with more rounds than its
         budget allows. The other table is found on small data (Theorem 1, docs/sums.md).
         """
         yield subject.shared(self.name, lambda: _counted(subject))

@@ -19,7 +19,9 @@ from securevfl.errors import DataError
 async def align(
     party: Party, ids: Sequence[str], peers: Sequence[int], *, private: bool = False
 ) -> np.ndarray:
-    """This party's rows of the identifiers that it and its `peers` have; a coroutine of `setup`.
+    """This party's row numbers of the identifiers that all `peers` have, itself among them.
+
+    A coroutine that each of them awaits in its `setup`.
 
     The member with the highest number leads: it sends its identifiers to the others, each answers
     which of them it has, and the leader sends the common ones to all. In the clear, the others thus
@@ -29,8 +31,8 @@ async def align(
     A party may take part in several alignments in sequence if their leaders differ; twice under one
     leader only in different rounds. Row numbers are int64, in the order of the sorted identifiers,
     which is equal for all members. DataError if an identifier occurs twice, at the leader too, if
-    none is common, or if a member's answer is not one boolean per identifier. With `private` errors
-    are those of `intersect`.
+    none is common, or if a member's answer is not one boolean per identifier. With `private` also
+    RunError, if a member's message violates the protocol.
     """
     members = sorted({party.index, *peers})
     name = f"ids {members[-1]}"  # a kind is closed once it was collected
@@ -84,7 +86,7 @@ async def _common(
 
 
 def _check_ids(ids: object, member: int, leader: int) -> None:
-    """Refuse a leader's identifiers if one is no text or is repeated."""
+    """Refuse a leader's identifiers if one is no text or is repeated (DataError)."""
     whose = f"align: party {leader} sent party {member}"
     if not isinstance(ids, tuple | list) or not all(type(one) is str for one in ids):
         raise DataError(f"{whose} identifiers that are not a list of texts; do not go on with it.")
@@ -96,7 +98,7 @@ def _check_ids(ids: object, member: int, leader: int) -> None:
 
 
 def _check_truths(given: object, count: int, member: int, sender: int) -> None:
-    """Refuse an answer that is not a truth value for each identifier."""
+    """Refuse an answer that is not a truth value for each identifier (DataError)."""
     if not isinstance(given, np.ndarray) or given.dtype != bool or given.shape != (count,):
         told = f"{given.dtype} {given.shape}" if isinstance(given, np.ndarray) else type(given)
         raise DataError(

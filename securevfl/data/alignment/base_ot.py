@@ -118,7 +118,10 @@ def both_seeds(
     answers: np.ndarray,
     whose: str,
 ) -> np.ndarray:
-    """The sender's two seeds of each transfer, uint8 (2, count, 16). RunError as for `choose`."""
+    """The sender's two seeds of each transfer, uint8 (2, count, 16).
+
+    RunError if a row of `answers` is no point of the curve; `whose` names its sender.
+    """
     from cryptography.hazmat.primitives.asymmetric.ec import ECDH
 
     seeds: tuple[list[bytes], list[bytes]] = ([], [])

@@ -133,7 +133,7 @@ def _label_owner(tables: Sequence[PartyTable], label_table: PartyTable | None, l
 
 
 def refuse_label(table: PartyTable, label: str) -> None:
-    """Refuse a feature column with the label's name where another table holds the labels."""
+    """Raise DataError if a feature column has the label's name; another table holds labels."""
     if label in table.frame.columns:
         raise DataError(
             f"{table.name} has a column {label!r}, too, and the labels have a file of their own: "
@@ -184,7 +184,7 @@ def common_rows(
 ) -> tuple[list[pd.DataFrame], dict[str, int]]:
     """Rows whose id is in all tables, in the first table's order, and how many rows each loses.
 
-    DataError as for `join_rows`.
+    DataError if a table lacks the id column, ids are missing or repeated, or none is common.
     """
     held = [own_ids(table, id_column) for table in tables]
     common = [key for key in held[0] if all(key in own for own in held[1:])]
@@ -283,7 +283,7 @@ def _bare(key: str) -> str:
 
 
 def _refuse_alike(everyone: Sequence[PartyTable], ids: Sequence[dict[str, int]]) -> None:
-    """Refuse ids that look the same but differ in their code points."""
+    """Refuse ids that look the same but differ in their code points (DataError)."""
     forms = [{look_of(unicodedata.normalize("NFKC", key)): key for key in own} for own in ids]
     shared = min(set.intersection(*map(set, forms)), default=None)
     if shared is not None:
@@ -298,7 +298,7 @@ def _refuse_alike(everyone: Sequence[PartyTable], ids: Sequence[dict[str, int]])
 
 
 def own_ids(table: PartyTable, id_column: str) -> dict[str, int]:
-    """Map each id, as text, to its row; refuse missing and repeated ones."""
+    """Row number of each id, as text; DataError for missing or repeated ids, or no id column."""
     series = id_cells(table.frame, id_column)
     if series is None:
         raise DataError(

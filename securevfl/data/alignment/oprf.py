@@ -105,9 +105,9 @@ def work_of_receiver(size: int) -> int:
 class Receiver:
     """Receiver of the oblivious PRF, with distinct identifiers; `whose` names the sender in errors.
 
-    `context` names the purpose and both ends; the sender must use the same. So no party can relay
-    messages between two links, and answer for a set that it does not have. `progress` is called
-    with the units of work (`work_of_receiver`) done since its last call.
+    `context` names the purpose and both ends; the sender must use the same. Otherwise a party could
+    relay messages between two links, and answer for a set that it does not have. `progress` is
+    called with the units of work (`work_of_receiver`) done since its last call.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Receiver:
     def matrix(self, choices: np.ndarray) -> Iterator[np.ndarray]:
         """Masked columns u, uint64 (512, rows / 64) a chunk, in answer to the choices (512, 130).
 
-        RunError if these are no points of the curve, or the system has no solution.
+        RunError if the choices are no points of the curve, or the equations have no solution.
         """
         seeds = both_seeds(self._session, self._keys, self._offered, choices, self._whose)
         self._hashed = hash_ids(self._ids, self._session, self._progress)
@@ -238,8 +238,9 @@ def hash_ids(identifiers: Sequence[str], session: bytes, progress: Progress) -> 
     """Hashes of identifiers under a session's key, uint64 (n, 8).
 
     Texts that differ only in Unicode normalisation (NFC) are one identifier. Words 0 and 1 give
-    H(x), word 2 the place of the band, words 3 and 4 the band. `progress` is called with numbers of
-    identifiers.
+    H(x), word 2 gives the first unknown of its equation, words 3 and 4 its coefficients (a band of
+    128 bits); the others are unused. `session` is a key of at most 64 bytes. `progress` is called
+    with the number of identifiers hashed since.
     """
     found = np.empty((len(identifiers), 8), np.uint64)
     for at in _slices(len(identifiers), progress):

@@ -111,7 +111,10 @@ async def intersect(
     name: str = "psi",
     kept: Path | None = None,
 ) -> np.ndarray:
-    """Rows of this party whose identifier every member has; a coroutine for each member's `setup`.
+    """Rows of this party whose identifier every member has, by private set intersection.
+
+    A coroutine that each member awaits in its `setup`. It returns row numbers, int64, in an order
+    that is equal for all members and reveals nothing else.
 
     Parameters
     ----------
@@ -129,14 +132,17 @@ async def intersect(
     name : str
         Name of the messages; a member of several groups must give each group its own name.
     kept : Path, optional
-        Folder of this party alone, in which finished pairs are kept for a restart. The caller
-        removes it when no restart needs it any more; it tells more than the intersection.
+        Folder of this party alone, for the results with single members, which a restart reuses. The
+        caller removes it at the end, because it reveals more than the intersection.
 
-    Returns row numbers, int64, in an order that is equal for all members and reveals nothing else.
-    DataError if members are fewer than two, or lack this party or the collector; if an identifier
-    occurs twice, none is common, a set is too large, the collector's answer is no set of this
-    member's rows, or members received different answers. RunError if a member sends a message that
-    violates the protocol.
+    Raises
+    ------
+    DataError
+        If members are fewer than two, or lack this party or the collector; if an identifier occurs
+        twice, none is common, a set is too large, the collector's answer is no set of this member's
+        rows, or members received different answers.
+    RunError
+        If a member sends a message that violates the protocol.
     """
     ring = sorted(members)
     if len(ring) < 2 or party.index not in ring or collector not in ring:
@@ -238,7 +244,7 @@ class _Link:
             self.send(kind, part)
 
     async def part(self, kind: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-        """The next array of `send_parts`."""
+        """The next array from the peer's `send_parts`, of this dtype and shape."""
         self.send("more", None)
         return self.checked(await self.receive(kind), kind, dtype, shape)
 
@@ -395,9 +401,9 @@ def _ascend(words: np.ndarray) -> bool:
 
 
 def check_places(places: np.ndarray, held: int, member: int, collector: int) -> None:
-    """Refuse row numbers from the collector that are out of range or repeated (DataError).
+    """Raise DataError if positions from the collector are out of range or repeated.
 
-    Places index the member's own values, for its `held` identifiers, in the order of sending.
+    They index the values that the member sent, one for each of its `held` identifiers.
     """
     whose = f"psi: the collector, {name_of(collector)}, told {name_of(member)}"
     if len(places) and not 0 <= int(places.min()) <= int(places.max()) < held:

@@ -15,10 +15,10 @@ RowChoice = int | slice | Sequence[int] | np.ndarray
 
 
 def frozen(array: object, dtype: DTypeLike) -> np.ndarray:
-    """A read-only C-contiguous view, or a copy where the layout or the type differs.
+    """A read-only C-contiguous view, or a copy where the layout or the type differs from `dtype`.
 
-    The array's own flags are not changed. DataError if `dtype` is an integer type, for class
-    numbers, and the array is not of integers.
+    The flags of `array` are not changed. DataError if `dtype` is an integer type and the array has
+    other numbers.
     """
     if np.dtype(dtype).kind == "i" and np.asarray(array).dtype.kind not in "iu":
         raise DataError(
@@ -32,9 +32,9 @@ def frozen(array: object, dtype: DTypeLike) -> np.ndarray:
 def check_features(
     asked: str, arrays: Sequence[np.ndarray], widths: Sequence[int], rows: int
 ) -> None:
-    """Refuse features of one side unless each party has a finite (rows, d_n) array.
+    """Raise DataError unless each party has a finite (rows, d_n) array of training or test rows.
 
-    DataError, whose message begins with `asked` and names the party and the cell. `widths` are d_n.
+    The message begins with `asked` and names the party and the cell. `widths` are d_n.
     """
     if len(arrays) != len(widths):
         raise DataError(
@@ -89,10 +89,10 @@ def check_alone(
     alone: Sequence[np.ndarray],
     alone_labels: np.ndarray | None,
 ) -> None:
-    """Refuse unaligned rows of a party unless they are finite and as wide as its aligned rows.
+    """Raise DataError unless parties' unaligned rows are finite and as wide as their aligned ones.
 
-    `alone` is empty if no party has unaligned rows; `alone_labels` has the labels of party 0's, or
-    is None. DataError, whose message begins with `asked`.
+    `alone` is empty if no party has unaligned rows; `alone_labels` has the labels of party 0's
+    rows, or is None. The message begins with `asked`.
     """
     if alone and len(alone) != len(widths):
         raise DataError(
@@ -128,7 +128,7 @@ def _check_finite(where: str, array: np.ndarray) -> None:
 
 
 def check_labels(asked: str, labels: np.ndarray, task: str, classes: Sequence[str]) -> None:
-    """Refuse another shape than (rows,), class numbers out of range, and targets not finite."""
+    """Raise DataError unless labels are (rows,), with class numbers in range or finite targets."""
     if labels.ndim != 1:
         raise DataError(f"{asked}: the shape is {labels.shape}; one label per row is needed.")
     if task == "regression":
@@ -148,7 +148,7 @@ def check_labels(asked: str, labels: np.ndarray, task: str, classes: Sequence[st
 
 
 def frozen_classes(asked: str, values: object, names: Sequence[str]) -> np.ndarray:
-    """Class values as a read-only array (C,), one for each class name."""
+    """Class values as a read-only array (C,); DataError unless there is one for each name."""
     array = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
     if array.shape != (len(names),):
         raise DataError(
@@ -159,7 +159,7 @@ def frozen_classes(asked: str, values: object, names: Sequence[str]) -> np.ndarr
 
 
 def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence[str]) -> None:
-    """Refuse column names of a party unless there is one for each column, all different."""
+    """Raise DataError unless `names` are `width` names, those that preprocessing `fitted`."""
     if len(names) != width:
         raise DataError(f"{asked}: {len(names)} names for {width} columns; one each is needed.")
     refuse_repeated(names, where=f"{asked}: ")

@@ -37,9 +37,9 @@ class Classes(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Original labels by the key under which each is read, with the type of their column.
+    """Original labels by their parsed value (the key), with the type of their column.
 
-    `texts` is whether they come from a file without types.
+    `texts` tells whether they come from a file without types.
     """
 
     labels: Mapping[Hashable, object]
@@ -92,7 +92,7 @@ def given_values(labels: pd.Series) -> np.ndarray:
 
 
 def one_each(keys: np.ndarray, given: np.ndarray, column: str, *, texts: bool) -> Given:
-    """The one original label of each key; refuse keys written in several ways.
+    """The original label of each key.
 
     A key is the parsed label: a number, or a text without surrounding blanks. `texts` is whether
     the labels come from a file without types; the result stores it. DataError if two labels are
@@ -108,9 +108,9 @@ def one_each(keys: np.ndarray, given: np.ndarray, column: str, *, texts: bool) -
 
 
 def refuse_other_writing(train: Given, test: Given, column: str) -> None:
-    """Refuse a test label that is written differently from the training label of its class.
+    """Raise DataError for a test label written differently from the training label of its class.
 
-    Each test label has the key of a training label. DataError names the label and the `column`.
+    Each test label has the key of a training label. The message names the label and the `column`.
     """
     same_type = train.dtype == test.dtype
     for key, label in test.labels.items():
@@ -168,9 +168,9 @@ def stored_classes(values: np.ndarray) -> ClassesOnFile:
 
 
 def restored_classes(content: ClassesOnFile | None, names: Sequence[str] = ()) -> np.ndarray:
-    """Class values from a file, in the form of `stored_classes`, checked by `StoredClassValues`.
+    """Class values, (C,), from the form of `stored_classes` in a file; `names` if none are stored.
 
-    If no values were stored, the names are the values.
+    The content must have passed `StoredClassValues.check`.
     """
     if content is None:
         return np.array(names, dtype=object)
@@ -220,7 +220,7 @@ def _scalar(label: object, column: str) -> bool | int | float | str:
 
 
 def _refuse_look_alikes(names: Sequence[str], column: str) -> None:
-    """Refuse class names that look the same but differ in code points."""
+    """Refuse class names that look the same but differ in code points (DataError)."""
     seen: dict[str, str] = {}
     for name in names:
         first = seen.setdefault(look_of(name), name)

@@ -199,7 +199,9 @@ def _sort(label: object) -> str:
 
 
 def encode_labels(train: RawLabels, test: RawLabels, task: str | None = None) -> EncodedLabels:
-    """Number the classes by the training rows' order of values; `task` is found unless given.
+    """Class numbers or targets of all rows; classes are numbered in ascending order of values.
+
+    Only training rows define classes; `task` is inferred unless given.
 
     DataError if there is a single class, only test rows have a class, two labels are written
     differently and have one value, or the labels do not suit `task`.
@@ -267,7 +269,7 @@ def _targets(train: RawLabels, test: RawLabels) -> tuple[NDArray[np.float32], ND
 
 
 def _refuse_many(series: pd.Series, texts: list[str]) -> None:
-    """Refuse label texts that differ in nearly every row, since they are no classes."""
+    """Refuse label texts that differ in nearly every row, since they are no classes (DataError)."""
     if len(texts) <= MOST_TEXT_CLASSES or MOST_TEXT_CLASSES_PER_ROW * len(series) >= len(texts):
         return
     raise DataError(

@@ -56,7 +56,7 @@ class ArrayKeywords(SplitKeywords, total=False):
 
 
 class TableKeywords(ArrayKeywords, CodedKeywords, total=False):
-    """All options: the fields of `TableOptions`."""
+    """Types of the fields of `TableOptions`, for keyword arguments."""
 
     drop: Sequence[str] | str
     group: str | None
@@ -163,11 +163,11 @@ def own_data(origin: str) -> About:
 
 
 def table_options(keywords: type, **defaults: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function that takes ``**options: Unpack[keywords]``.
+    """Decorator of a function that takes ``**options: Unpack[keywords]``, fields of `TableOptions`.
 
-    Its signature then has every option with its default, its docstring describes each, and unknown
-    keywords raise TypeError. `defaults` replace those of `TableOptions` in the signature, and for
-    arguments that are missing or None.
+    The function's signature then has every option with its default, its docstring describes each,
+    and unknown keywords raise TypeError. `defaults` replace those of `TableOptions`, also for
+    arguments that are None.
     """
     ours = {field.name: field for field in fields(TableOptions)}
     names = [name for name in ours if name in keywords.__annotations__]

@@ -23,10 +23,10 @@ def divide_columns(
     parties: int | None = None,
     owners: Sequence[Sequence[str]] | None = None,
 ) -> tuple[Positions, str]:
-    """Divide columns among named owners, or evenly in order; also return a sentence for reports.
+    """Positions of each party's columns, by names or evenly in order; and a sentence for reports.
 
-    The number of parties is `parties`, that of `owners`, or `DEFAULT_PARTIES`; owners together name
-    every column once. DataError if both are given and differ, a party would own no column, a name
+    The number of parties is `parties`, that of `owners`, or 8; owners together name every column
+    once. DataError if both are given and differ, a party would own no column, a name
     is unknown, or a column has no owner or two.
     """
     if owners is not None:
@@ -76,9 +76,9 @@ def side_by_side(widths: Sequence[int]) -> Positions:
 def named_owners(
     owners: Sequence[_T] | Mapping[str, _T] | None, party_names: Sequence[str] | None
 ) -> tuple[Sequence[_T] | None, Sequence[str] | None]:
-    """Split a mapping from party names to columns; return a sequence unchanged.
+    """Columns and names of parties from a mapping of names to columns; else the two arguments.
 
-    DataError if `party_names` are given as well.
+    DataError for a mapping and `party_names` together.
     """
     if not isinstance(owners, Mapping):
         return owners, party_names
@@ -188,8 +188,8 @@ def split_random(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Training and test rows, int64 in random order: `test_fraction`, in (0, 1), of `count` rows.
 
-    At least one row stays on each side. The same seed gives the same split on every machine.
-    DataError as of `split_stratified`.
+    At least one row stays on each side. The same seed, 0 or more, gives the same split on every
+    machine. DataError if the fraction or the seed is out of range, or a side would be empty.
     """
     return split_stratified(np.zeros(count, dtype=np.int64), test_fraction, seed)
 
@@ -226,10 +226,12 @@ def split_stratified(
 def split_groups(
     groups: np.ndarray, labels: np.ndarray, test_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw whole groups of rows, such as persons, for the test; a group has its first row's class.
+    """Training and test rows, with each group of rows, such as a person's, on one side.
 
-    `groups` and `labels` have one value per row. Training and test rows come in random order of
-    groups, the rows of a group side by side. DataError as of `split_stratified`.
+    `groups` and `labels` have one value per row. Groups are stratified by the class of their first
+    row. Training and test rows come in random order of
+    groups, the rows of a group side by side. DataError if the fraction or the seed is out of range,
+    or a side would be empty.
     """
     _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
     train, test = split_stratified(labels[first], test_fraction, seed)

@@ -142,7 +142,7 @@ class FromArrays(DatasetContent):
         test : torch.utils.data.Dataset, optional
             The test rows; by default a fraction of `train`.
         **options
-            As for `from_numpy`.
+            Keyword arguments of `from_numpy`.
 
         Raises
         ------
@@ -171,7 +171,7 @@ def from_matrix(
     strips: str | None = None,
     image_shape: ImageShape | None = None,
 ) -> D:
-    """Divide the columns, fit and scale two numeric matrices; the source is never copied whole.
+    """Data set of class `kind` from two numeric matrices; the source is never copied whole.
 
     `train` and `test` are raw features, (M, d) and (M_test, d), of any real dtype; `names` are the
     d source columns' names. `views` has the number of columns of each view, if each party owns one

@@ -47,8 +47,9 @@ class FromFiles(DatasetContent):
             A file with the same columns that holds the test rows.
         separator : str, optional
             Separator of CSV files; by default a comma, or a tab for .tsv files.
-        parties, owners
-            As for `from_pandas`.
+        parties, owners : optional
+            Number of parties among which the columns are divided, 8 by default; or the columns'
+            names of each party, in a mapping with the parties' names as keys.
         **options
             Fields of `securevfl.data.base.options.TableOptions`.
 

@@ -38,7 +38,7 @@ def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
 
 
 def label_column(frame: pd.DataFrame, label: str, what: str) -> pd.Series:
-    """The label column; if there is none, the error lists the columns that there are."""
+    """The label column; if there is none, a DataError lists the columns that there are."""
     if label not in frame.columns:
         raise DataError(
             f"{what} has no column {label!r} for the label; its columns are {listed(frame)}."
@@ -71,7 +71,7 @@ def feature_columns(frame: pd.DataFrame, leave_out: Sequence[str], what: str) ->
 def group_codes(
     frame: pd.DataFrame, group: str, what: str, missing: tuple[str, ...]
 ) -> NDArray[np.intp]:
-    """Numbers of the values of the group column, which each row must have."""
+    """Group number of each row, (rows,); DataError for a missing column or value."""
     if group not in frame.columns:
         raise DataError(
             f"{what} has no column {group!r} for the groups; its columns are {listed(frame)}."

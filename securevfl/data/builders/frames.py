@@ -143,7 +143,7 @@ def from_parties(
 
     `checked_frame` has checked the tables; `label_table` belongs to no party. Without an id column
     the rows count as aligned. `unmatched` decides whether rows whose id is not in every table are
-    dropped or kept as unaligned rows (``alone``). Errors are those of `FromFiles.from_files`.
+    dropped or kept as unaligned rows (``alone``). DataError for tables or columns that do not fit.
     """
     label = column_name(label, "label")
     id_column = None if id_column is None else column_name(id_column, "id_column")
@@ -248,8 +248,8 @@ def from_frame(
     """Divide one frame's columns among parties and build the data set.
 
     `frame` has the training rows, or all rows, and was checked by `checked_frame`; `test_frame` is
-    unchecked. DataError as of `FromFrames.from_pandas`; it calls the table `what`, or by the name
-    of the data set.
+    unchecked. DataError for unusable columns or cells; it calls the table `what`, or by the name of
+    the data set.
     """
     label = column_name(label, "label")
     name, group, missing = what or options.name, options.group, options.missing

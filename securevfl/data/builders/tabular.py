@@ -78,12 +78,12 @@ def build(
     alone: Alone | None = None,
     id_column: str | None = None,
 ) -> D:
-    """Fit each party's columns on its training rows; encode training and test rows.
+    """Data set of class `kind`: each party's columns are fitted on its training rows, and encoded.
 
     `positions` are the places of each party's columns in a whole row; `split` and `partition` are
-    sentences for reports. Training rows of single parties (`alone`) are included in the fit.
-    `id_column` joined the parties' tables, and will match the rows of new tables. DataError for
-    columns and labels that cannot be encoded.
+    sentences for reports. Unaligned rows (`alone`) are included in the fit. `id_column` is the
+    column by which tables were joined, and by which new tables are matched. DataError for columns
+    and labels that cannot be encoded.
     """
     rows, labels = len(train.labels), train.labels
     if alone is not None:

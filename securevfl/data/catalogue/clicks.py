@@ -107,8 +107,9 @@ def load_avazu(
     """Load Avazu: 22 text columns, one of them the hour of day; 17 % of all rows are clicks.
 
     With three parties, as in VFLHLP, two have 7 fields each and one has the others; `id` is
-    dropped. The file is ``train.gz`` or ``train.csv`` as distributed, or a part of it; the sample
-    is as for `load_criteo`.
+    dropped. The file is ``train.gz`` or ``train.csv`` as distributed, or a part of it. A uniform
+    sample of `rows` rows is kept, by default at most 100,000; `sample_seed` is its seed. DataError
+    if the file is missing or has other columns.
     """
     path, notes = _file(AVAZU, data_dir, verify)
     frame = _sample(path, ",", None, rows, sample_seed, notes)
@@ -152,7 +153,7 @@ def clicks_dataset(
 
 
 def sample_stream(name: str, seed: int, purpose: bytes) -> np.random.Generator:
-    """Stream of a seed for one purpose; `name` is the option that an error names."""
+    """Stream of a seed, an integer >= 0, for one purpose; DataError names the option `name`."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise DataError(f"{name}={seed!r}; a whole number of 0 or more is needed.")
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([int(seed), *purpose])))

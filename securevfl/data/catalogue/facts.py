@@ -39,7 +39,7 @@ class Facts:
     obtain : str
         Source of the files; completes "get it from ...".
     openml : tuple of int
-        Numbers of the set at OpenML, if it is there.
+        Numbers of the set at OpenML; empty if OpenML lacks it.
     urls : mapping of str to str
         Download addresses of the files of one form, by name; their checksums are known.
     bundled : bool
@@ -75,7 +75,8 @@ class Facts:
         Parameters
         ----------
         data_dir : path, optional
-            By default ``SECUREVFL_DATA``. The files are in it, or in the set's own folder below it.
+            By default ``SECUREVFL_DATA``. The files are in it, in the set's own folder below it, or
+            in the cache of downloads.
 
         Returns
         -------
@@ -99,10 +100,10 @@ class Facts:
     def find(
         self, data_dir: str | Path | None, *, verify: bool, download: bool = False
     ) -> tuple[dict[str, Path] | None, list[str]]:
-        """The files and notes on them; None in place of files if OpenML is to give the set.
+        """The files by name, and notes on them; None for files if the set must come from OpenML.
 
         `verify` compares known checksums; `download` permits downloads of absent files. DataError
-        if files are absent and not permitted or unavailable, or a file is not the known one.
+        if files are absent and cannot or may not be downloaded, or have another checksum.
         """
         files = self.locate(data_dir)
         if files is None:
@@ -118,8 +119,8 @@ class Facts:
     def fetch(self) -> dict[str, Path] | None:
         """Download the files by `urls` into the cache; None without addresses.
 
-        If a file is unavailable, the result is None for a set that OpenML has too, and for others a
-        DataError is raised; also for a file without the known SHA-256, of which nothing is kept.
+        If a file is unavailable, the result is None for a set that OpenML has too; for others
+        DataError. DataError also for a file with another SHA-256, which is not stored.
         """
         found: dict[str, Path] = {}
         for name, url in self.urls.items():
@@ -141,10 +142,7 @@ class Facts:
         return found or None
 
     def verify(self, files: dict[str, Path]) -> list[str]:
-        """Compare the files with their known checksums.
-
-        A note names files without a known one; DataError if a file is not the known one.
-        """
+        """Notes that name files without a known checksum; DataError for another checksum."""
         known = known_checksums(self.folder)
         for name, path in files.items():
             if name not in known:

@@ -146,7 +146,7 @@ def load_images(
     test: str = "official",
     **options: Unpack[ScalingKeywords],
 ) -> VerticalDataset:
-    """Load images with their official split, on which the seed has no effect.
+    """Load the images of a set `kind`, with their official split, whatever the seed.
 
     ``test="official"`` uses the test batch, or its first 1000 images if the files of cifar10 have
     no more; ``"holdout"``, for cifar10 alone, uses the last 10000 training images, which are then

@@ -29,7 +29,7 @@ class CatalogueEntry:
     Parameters
     ----------
     name, rows, features, classes, parties, licence, origin, split, obtain, openml
-        As in `securevfl.data.catalogue.facts.Facts`.
+        Fields of `securevfl.data.catalogue.facts.Facts`.
     files : tuple of str
         Files to find in the data folder; () if the set is bundled.
     available : bool
@@ -262,7 +262,7 @@ def _load_parties(
 def _check_options(
     function: Callable[..., object], options: Mapping[str, object], what: str
 ) -> None:
-    """Refuse options that the function does not have."""
+    """Refuse options that the function does not have (UnknownNameError)."""
     known = set(inspect.signature(function).parameters)
     for name in options:
         if name not in known:

@@ -154,7 +154,7 @@ def load_parkinson(
 
     Columns are divided among 10 parties, unless given. ``split="person"`` keeps all recordings of a
     person on one side. ``"row"`` does not, so test rows leak into training, and accuracies are too
-    high. Other arguments and errors are those of `load_dataset`.
+    high. DataError for another `split`; other arguments and errors are those of `load_dataset`.
     """
     if split not in ("person", "row"):
         raise DataError(f"parkinson: split={split!r} does not exist; use person or row.")
@@ -200,7 +200,7 @@ def load_adult(
 ) -> VerticalDataset:
     """Load 48842 people of the 1994 census with 14 features; 24 % earn over 50000 dollars.
 
-    Columns are divided among 7 parties (ours), unless given; the split is the official one.
+    Columns are divided among 7 parties (our choice), unless given; the split is the official one.
     Arguments and errors are those of `load_dataset`.
     """
     files, notes = ADULT.find(data_dir, verify=verify, download=download)
@@ -234,8 +234,8 @@ def load_mortgage(
 ) -> VerticalDataset:
     """Load 2380 mortgage applications of 1990 with 13 features; 12 % were denied.
 
-    Columns are divided among 3 parties (ours), unless given. Arguments and errors are those of
-    `load_dataset`.
+    Columns are divided among 3 parties (our choice), unless given. Arguments and errors are those
+    of `load_dataset`.
     """
     frame, label, notes = _single_table(MORTGAGE, "deny", data_dir, verify, download)
     return VerticalDataset.from_pandas(

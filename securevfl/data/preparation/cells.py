@@ -105,7 +105,7 @@ def read_texts(
 
 
 def odd_cell(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> str:
-    """Sentence on a text column half of whose cells are numbers, also with decimal comma; or "".
+    """Sentence on a text column at least half of whose cells look like numbers; else "".
 
     For example ``" All but 2 of 1875 are numbers; 'n/a?' in bank.csv, line 5 is none."``
     """
@@ -140,9 +140,9 @@ def _shown(texts: pd.Series) -> pd.Series:
 
 
 def refuse_odd_cells(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> None:
-    """Refuse a column of texts nearly all of which are numbers: one typo would make categories.
+    """Raise DataError for texts nearly all of which are numbers: one typo would make categories.
 
-    DataError if at least 90 % of the non-missing rows, or of their distinct texts, are numbers; or
+    That is if at least 90 % of the non-missing rows, or of their distinct texts, are numbers; or
     numbers with a decimal comma; or plain numbers and formatted ones such as "1,234.50", "$5" and
     "12 %".
     """
@@ -167,7 +167,7 @@ def read_numbers(
     """Read a column as numbers, float64 (rows,), NaN where a value is missing.
 
     None if a cell is neither a number, a boolean nor missing. DataError for infinite and complex
-    cells, and as of `read_texts`.
+    cells, and for those without a text (`read_texts`).
     """
     if series.dtype.kind == "c":
         raise DataError(f"column {series.name!r} holds complex numbers; give real ones.")

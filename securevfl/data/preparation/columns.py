@@ -123,7 +123,10 @@ def fit_column(
 def filled(
     column: Column, series: pd.Series, missing: tuple[str, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """A numeric column with missing values filled, and a mask of the missing ones."""
+    """Filled numbers of a column, and the mask of missing ones, both (rows,).
+
+    DataError for texts, or for missing values if the training rows had none to fill.
+    """
     values = read_numbers(series, missing)
     if values is None:
         raise DataError(
@@ -142,10 +145,10 @@ def filled(
 def encode(
     column: Column, series: pd.Series, missing: tuple[str, ...]
 ) -> tuple[np.ndarray, NDArray[np.bool_]]:
-    """Numbers (rows, 1 or 2), not scaled, or codes of texts, (rows, 1); where a value is missing.
+    """Unscaled columns of a source column, (rows, 1 or 2), and the mask of missing values, (rows,).
 
-    Codes are 0 for a text that is no category, else 1 and up. A missing text comes last where
-    it has an indicator, and else is 0, too.
+    For texts the first has codes: 0 for a text that is no category, else 1 and up. A missing text
+    has the last code where it has an indicator, else 0.
     """
     if column.categories is None:
         values, absent = filled(column, series, missing)
@@ -160,7 +163,7 @@ def encode(
 def told_of_new(
     column: Column, series: pd.Series, missing: tuple[str, ...], absent: NDArray[np.bool_]
 ) -> list[str]:
-    """Sentences on values of new rows of which the training rows have none of the kind.
+    """Sentences on new rows' unknown texts, and missing values if training rows had none.
 
     `absent` (rows,) marks missing values. A column of category codes gives no sentence, because it
     has a code for all values.

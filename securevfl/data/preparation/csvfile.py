@@ -32,27 +32,31 @@ def read_csv(
 ) -> pd.DataFrame:
     """Read a CSV file as texts, its rows named by their file and line.
 
+    Empty cells are "". A first column without a name, of row names as R and pandas write them, is
+    left out. The frame's index is called ``FILE, line``, so that a message about a cell names its
+    file, and the attribute `TEXT_CELLS` says that the file has no types.
+
     Parameters
     ----------
     path : Path
         File in UTF-8, or UTF-16 with a byte order mark; .gz, .bz2 and .xz are unpacked, to at most
         64 MiB or 50 times their size.
     separator : str, optional
-        A tab for .tsv files, and else a comma, unless given; or what the header has in place of
-        it, as spreadsheets of some countries write it (";"), also in a first line "sep=;". Numbers
-        of such a file may have decimal commas.
+        By default a tab for .tsv files, else a comma, or the header's separator if another one (";"
+        of some countries' spreadsheets, also named in a first line "sep=;"). Numbers of such a file
+        may have decimal commas.
     header : int, optional
         Index of the row with the column names; rows before it are skipped. None names the columns
         "0", "1", ...
     comment : str, optional
         Prefix of lines to skip.
 
-    Empty cells are "". A first column without a name, of row names as R and pandas write them, is
-    left out. The frame's index is called ``FILE, line``, so that a message about a cell names its
-    file, and the attribute `TEXT_CELLS` says that the file has no types. DataError if the file
-    cannot be read or seems to have another separator; has no rows, or rows of different length; or
-    has columns without a name, or repeated or unprintable names, or numbers for names that neither
-    rise nor fall, as a first row of cells has them.
+    Raises
+    ------
+    DataError
+        If the file cannot be read or seems to have another separator; has no rows, or rows of
+        different length; or has columns without a name, or repeated or unprintable names, or
+        numbers for names that neither rise nor fall, as a first row of cells has them.
     """
     import pandas as pd
 

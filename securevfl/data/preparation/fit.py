@@ -33,7 +33,7 @@ def fit_frame(
     max_categories: int = 1000,
     coding: str = "onehot",
 ) -> PartyPreprocessor:
-    """Fit the encoding and scaling of one party's training rows, as `TableOptions` says.
+    """Encoding and scaling of one party, fitted on its training rows.
 
     Numbers stay one column; texts and pandas categories become one column per value of the training
     rows, or one unscaled column of category codes. A column with missing training values gets a
@@ -65,7 +65,7 @@ def fit_frame(
 def refuse_flattened(
     block: np.ndarray, names: Sequence[str], row_of: Callable[[int], str] = "training row {}".format
 ) -> None:
-    """Refuse training rows (M, d) of which one value is so far that scaling makes others one."""
+    """Raise DataError if an outlier in training rows (M, d) makes scaling merge other values."""
     found = flattened(block)
     if found is not None:
         column, row, value = found

@@ -24,10 +24,10 @@ def id_cells(table: object, id_column: str) -> pd.Series | None:
 
 
 def refuse_other_rows(tables: Sequence[Any], id_column: str | None) -> None:
-    """Refuse parties' tables unless their rows have the same ids in the same order.
+    """Raise DataError unless the rows of parties' tables have the same ids in the same order.
 
-    Tables without the id column cannot be compared, so their rows count as aligned. DataError if
-    only some tables have the column, or the ids differ.
+    Tables without the id column cannot be compared, so their rows count as aligned; DataError if
+    only some tables have it.
     """
     if id_column is None:
         return

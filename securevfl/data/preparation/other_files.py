@@ -46,9 +46,9 @@ _BEGINNINGS = {
 
 
 def refuse_other_kind(path: Path) -> None:
-    """Refuse a file in a known other format; DataError names the format and a way to read it.
+    """Raise DataError for a file in a known other format; it names the format and a way to read it.
 
-    A missing file is not refused.
+    A missing file raises nothing.
     """
     kind = kind_of(path)
     if kind in _ARCHIVES:
@@ -68,9 +68,9 @@ def refuse_other_kind(path: Path) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """Ending that says the format of a file: its own if known, else by its first bytes.
+    """Format of a file as a name's ending, such as ".xlsx", by its own ending or its first bytes.
 
-    "" for a possible CSV file, and for a missing file.
+    Empty for a possible CSV file, and for a missing file.
     """
     if not path.is_file():
         return ""

@@ -33,7 +33,7 @@ _BLOCK = 1 << 16
 class PartyPreprocessor:
     """One party's columns, their encoding and their scaling: ``(x - offset) / divisor``.
 
-    Files hold it, so that its fields are checked.
+    It is read from files, so its fields are checked.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class PartyPreprocessor:
         return self.scale_matrix(matrix)
 
     def scale_matrix(self, matrix: np.ndarray) -> NDArray[np.float32]:
-        """Fill and scale a numeric matrix (m, d_n) whose columns are encoded one to one.
+        """Filled and scaled rows of a numeric matrix (m, d_n) in which each column stays one.
 
         The matrix is read block by block and never copied whole. DataError for infinite values, for
         NaN in a column without a fitted median, and for results beyond float32.
@@ -167,7 +167,7 @@ class PartyPreprocessor:
     def from_json(fields: Mapping[str, Any]) -> PartyPreprocessor:
         """Preprocessing of one party from its JSON form (inverse of `to_json`).
 
-        ValueError names the first field that `to_json` would not write.
+        ValueError names the first field of another form.
         """
         try:
             return _adapter().validate_json(json.dumps(fields))
@@ -214,7 +214,7 @@ class PartyPreprocessor:
         return self._within_float32(out)
 
     def _within_float32(self, out: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Refuse scaled values beyond the range of float32, unless scaling clips."""
+        """Refuse scaled values beyond the range of float32, unless scaling clips (DataError)."""
         if not self.clip and not np.isfinite(out).all():
             column = int(np.argwhere(~np.isfinite(out))[0, 1])
             raise DataError(
@@ -240,7 +240,7 @@ def _adapter() -> TypeAdapter[PartyPreprocessor]:
 
 
 def numeric_matrix(rows: object, width: int) -> np.ndarray:
-    """Return rows as a real matrix of `width` columns, flattening image axes."""
+    """Rows as a real matrix (rows, width), images flattened; DataError for other input."""
     try:
         matrix = np.asarray(as_array(rows))
     except ValueError as error:

@@ -29,11 +29,11 @@ def check_scaling(scaling: str) -> Scaling:
 
 
 def flattened(block: np.ndarray, share: float = _TOLD) -> tuple[int, int, float] | None:
-    """First column of finite numbers (M, d) that a far value flattens, that row, and its value.
+    """Column, row and value of the first outlier whose scaling makes other values equal, or None.
 
-    In such a column at least half of the rows have different values within `share` of its range
-    around one typical row. By default `share` is the resolution of float32, so the scaled values
-    are equal. None if there is no such column.
+    `block` is (M, d), finite. In such a column at least half of the rows have different values
+    within `share` of its range around one typical row. By default `share` is the resolution of
+    float32.
     """
     if block.dtype.kind != "f" or not len(block):
         return None
@@ -52,7 +52,10 @@ def flattened(block: np.ndarray, share: float = _TOLD) -> tuple[int, int, float]
 def fit_scaling(
     block: np.ndarray, scaling: Scaling, names: Sequence[str]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return offset and divisor of each column; a divisor of 0 where the column is constant."""
+    """Offsets and divisors, one a column of `block` (M, d); a divisor of 0 for constant columns.
+
+    DataError for values that are not finite, or whose range exceeds float64.
+    """
     if block.dtype.kind == "f":
         # The smallest and the largest value of a column show every NaN and infinity in it.
         bad = ~np.isfinite(block.min(axis=0)) | ~np.isfinite(block.max(axis=0))

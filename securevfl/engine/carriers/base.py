@@ -42,8 +42,8 @@ class Carrier(Protocol):
 
         Parameters
         ----------
-        frame : bytes
-            At most `LARGEST_FRAME` bytes.
+        receiver, frame : int, bytes
+            Number of the party, and at most `LARGEST_FRAME` bytes.
         """
 
     async def close(self) -> None:

@@ -65,8 +65,9 @@ class Content(NamedTuple):
         Number of the first datagram that the sender of this one still misses.
     later : int
         Bit i is set if it has datagram ``expected + 1 + i``.
-    total : int
-        Bytes of the whole frame, in its first piece; else 0.
+    total, flags, piece : int, int, bytes
+        Bytes of the whole frame, in its first piece, else 0; sum of `FIRST`, `LAST` and `GONE`;
+        bytes of the piece.
     """
 
     expected: int

@@ -20,6 +20,8 @@ class Endpoint:
 
     Parameters
     ----------
+    session, carrier : Session, Carrier
+        Links of the party, and the carrier of their datagrams.
     record : callable
         Called with the name and fields of an event: "relay lost" and "relay back" (field `why`),
         "silent" and "heard" (`peer`), and "gave up" (`peer`, `why`).

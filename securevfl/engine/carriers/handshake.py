@@ -111,10 +111,10 @@ class Handshake:
 
     Parameters
     ----------
-    index, peer : int
-        The party and its peer.
+    credentials, index, peer : Credentials, int, int
+        Proof of the party's identity; the party and its peer.
     epoch, attempt : int
-        As in `Offer`.
+        Incarnation of the party, and number of its next offer to the peer.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Handshake:
             raise SealError(f"link: an offer of {name_of(self.peer)} is not signed by it")
 
     def hear(self, theirs: Offer) -> None:
-        """Answer a checked offer; an earlier offer of the peer is dropped.
+        """Answer the peer's offer `theirs`, already checked; its earlier offer is dropped.
 
         SealError for malformed keys.
         """
@@ -158,7 +158,7 @@ class Handshake:
         """Key chains of the link from the peer's answer; None if it answers another offer.
 
         SealError for an answer with malformed keys, or without the signature of the peer's
-        identity.
+        identity; ValueError without an offer.
 
         Parameters
         ----------

@@ -86,7 +86,8 @@ class Outgoing:
     def due(self, now: float, seal: Callable[[int, Piece], bytes]) -> Iterator[bytes]:
         """Datagrams to send now: repeated ones first, then new ones.
 
-        A yielded datagram counts as sent, so the caller must send it.
+        A yielded datagram counts as sent, so the caller must send it. Times are in seconds of one
+        clock of the caller.
 
         Parameters
         ----------
@@ -109,7 +110,7 @@ class Outgoing:
             yield data
 
     def next_due(self, now: float) -> float:
-        """Time at which `due` must be called again."""
+        """Time, in seconds as `now`, at which `due` must be called again."""
         if self._all_again or self._may_send():
             return now
         if not self._kept:
@@ -117,7 +118,7 @@ class Outgoing:
         return min([self._timer, *(kept.left + self._gap_wait for _, kept in self._gaps())])
 
     def acknowledge(self, expected: int, later: int, now: float) -> None:
-        """Delete datagrams that the peer has, by `Content.expected` and `Content.later`.
+        """Delete datagrams that the peer has at `now` s, by `Content.expected` and `Content.later`.
 
         An acknowledgement of datagrams that were never sent is ignored.
         """

@@ -38,6 +38,8 @@ class RelayAddress:
 
     Attributes
     ----------
+    host, port : str, int
+        Name or address of the relay's machine, and its port.
     fingerprint : str
         SHA-256 of the public key (DER) of the relay's TLS certificate, as 64 hexadecimal digits.
         Nothing else is trusted: no certificate authority, no name.
@@ -117,8 +119,8 @@ class NatsCarrier:
     ----------
     addresses : sequence of RelayAddress
         Relays in the order of trial.
-    token : str
-        Name of the session in subjects: `Manifest.token`.
+    token, index : str, int
+        Name of the session in subjects, `Manifest.token`; number of the party.
     identity : Identity
         Identity from which the relay key is derived (`Identity.relay`). It signs no data of the
         relay.

@@ -83,7 +83,7 @@ class _Link:
         self.answer_at = min(self.answer_at, time)
 
     def answered(self, now: float) -> None:
-        """Note that an acknowledgement was just sent to the peer."""
+        """Note that an acknowledgement was sent to the peer at `now`, in seconds."""
         self.unanswered = 0
         self.answer_at = now + KEEPALIVE
 
@@ -99,8 +99,8 @@ class Session:
 
     Parameters
     ----------
-    peers : iterable of int
-        The other parties.
+    index, peers : int, iterable of int
+        The party, and the other parties.
     epoch : int
         Number of this incarnation. Each session needs a new number, because a peer accepts one only
         once.
@@ -181,7 +181,7 @@ class Session:
         link.outgoing.push(frame)
 
     def expect(self, peer: int, epoch: int) -> None:
-        """Register a new incarnation of a peer, reported by others.
+        """Register incarnation `epoch` of a peer, reported by others.
 
         Frames to it are stored until it is present; those to an earlier one are lost.
         """
@@ -193,10 +193,10 @@ class Session:
         link.expected = epoch
 
     def take(self, data: bytes, now: float) -> tuple[int | None, bool]:
-        """Receive a datagram; an invalid one is counted in `rejected` and ignored.
+        """Receive a datagram at `now`, in seconds; a damaged one is counted in `rejected`.
 
-        Returns the peer for which data may be due now, and whether the datagram is new and
-        authentic.
+        Returns the peer for which data may be due now (None if the datagram is ignored), and
+        whether the datagram is new and authentic.
         """
         try:
             head = read_head(data)
@@ -234,12 +234,12 @@ class Session:
         return leaving
 
     def next_due(self, now: float) -> float:
-        """Latest time for the next call of `due`; `now` if something is due."""
+        """Latest time, in seconds, for the next call of `due`; `now` if something is due."""
         times = [link.next_due(now) for link in self._links.values()]
         return max(now, min(times, default=_NEVER))
 
     def next_due_to(self, peer: int, now: float) -> float:
-        """Latest time for the next call of `due_to`; at least `now`."""
+        """Latest time, in seconds, for the next call of `due_to`; at least `now`."""
         return max(now, self._links[peer].next_due(now))
 
     def reconnected(self, peer: int | None = None) -> None:

@@ -112,7 +112,7 @@ _SETTINGS = 4  # type of the frame that a server answers with
 
 
 def _preflight(address: str, seconds: float) -> None:
-    """Refuse an address where no Ray cluster answers; Ray itself would try for a minute."""
+    """Raise ConfigurationError if no Ray cluster answers; Ray itself would try for a minute."""
     import socket
 
     host, _, port = address.rpartition(":")

@@ -91,10 +91,10 @@ class Cluster:
 
     Parameters
     ----------
-    address : str, optional
-        Address of a running cluster; by default one is started on this machine.
+    assignment, address : PartyAssignment, and str, optional
+        The run; address of a running cluster, by default one that is started on this machine.
     place : mapping of int to str
-        Ray resource that a party's node must have, such as ``{3: "node-b"}``.
+        Ray resource that a party's node must have, by party, such as ``{3: "node-b"}``.
     restarts : int
         Largest number of restarts of a party that died; -1 for no limit. Without
         `PartyAssignment.folder` none is restarted.
@@ -157,13 +157,15 @@ class Cluster:
     ) -> None:
         """Assign another run of the same parties to the actors, whose run has ended.
 
-        An actor that dies before it has begun is not waited for. ConfigurationError, SealError as
-        for a new cluster; then nothing has changed.
+        An actor that dies before it has begun is not waited for. ConfigurationError or SealError
+        if the manifest is invalid or its session was used; then nothing has changed.
 
         Parameters
         ----------
+        assignment : PartyAssignment
+            The run to carry out.
         spares, go_back : callable
-            As for a new cluster.
+            Arguments of `Cluster`: which lost parties are not needed; return to an earlier round.
         """
         assignment.check()
         if set(assignment.parties) != set(self.assignment.parties):
@@ -271,7 +273,7 @@ class Cluster:
     # -- actors --------------------------------------------------------------------------------
 
     def _check_places(self) -> None:
-        """Refuse a resource that no node has, since Ray would wait for it forever."""
+        """Raise ConfigurationError for a resource that no node has; Ray would wait forever."""
         strange = sorted(set(self._place) - set(self.assignment.parties))
         if strange:
             raise ConfigurationError(f"cluster: there is no {name_of(strange[0])} to place")
@@ -286,7 +288,7 @@ class Cluster:
                 )
 
     def rounds(self) -> dict[int, list[int]]:
-        """Rounds of which each party has a complete checkpoint on its machine.
+        """Rounds, by party, of which it has a complete checkpoint on its machine.
 
         Processes of an earlier driver that was killed may still write there; it waits for their
         end. CheckpointError when such a process does not end.

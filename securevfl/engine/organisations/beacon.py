@@ -20,18 +20,18 @@ _TYPES = (int, int, int, int, tuple, tuple, tuple, bool, bool, bool, bytes)
 
 
 class Beacon(NamedTuple):
-    """State of a party as it reports it to the others.
+    """State of a party in a signed message that it repeatedly sends to the others.
 
     Attributes
     ----------
-    life : int
-        Number of earlier starts of its process in the session.
+    sender, life : int
+        Number of the party, and of earlier starts of its process in the session.
     number : int
         Number of the beacon in this life.
     phase : int
         Number of the session's phase in which the party is.
     era : tuple of int
-        Lives of all parties, in order, with which it runs this phase or is ready to; -1 for
+        `life` of every party, in order, with which it runs this phase or is ready to; -1 for
         unknown.
     rounds : tuple of int
         Rounds of this phase of which it had a complete checkpoint when the era began.

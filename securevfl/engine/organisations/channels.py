@@ -16,6 +16,8 @@ class Channels:
 
     Parameters
     ----------
+    carrier : Carrier
+        The connection.
     changed : callable
         Called with whether there is a connection now, and with a sentence about it.
     """

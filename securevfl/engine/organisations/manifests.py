@@ -62,7 +62,7 @@ async def obtain_manifest(
     index : int
         Number of the asking party.
     digest : bytes
-        `Manifest.digest`.
+        The wanted `Manifest.digest`, 32 bytes.
     say : callable
         Called with sentences for the user.
     patience : float

@@ -17,8 +17,8 @@ class Phase:
 
     Attributes
     ----------
-    number : int
-        Number of the phase; phases run in ascending order.
+    number, name, assignment : int, str, PartyAssignment
+        Number of the phase (phases run in ascending order), its name, and its run.
     store : CheckpointStore
         The party's locked checkpoint store of this phase.
     tolerant : bool
@@ -39,7 +39,7 @@ class Phase:
         Function that returns the nanoseconds of the phase that have passed, at which its clock
         starts.
     doing : str
-        Activity of the party, as a sentence without its subject.
+        Activity of the party in this phase, such as "trains", for messages to the user.
     advance : callable
         Called many times a second, with the host while the party runs.
     """

@@ -47,6 +47,8 @@ class Process:
 
     Parameters
     ----------
+    index, identity, carrier : int, Identity, Carrier
+        The party, its long-term key, and its connection.
     manifest : Manifest
         Manifest; `gather` completes missing signatures.
     life : int
@@ -260,7 +262,7 @@ class Process:
         )
 
     def _check_links(self, phase: Phase) -> None:
-        """Refuse to continue without a failed link, unless the protocol permits it."""
+        """Raise OthersFailedError after a failed link, unless the protocol can do without."""
         cut_off = self.index != SERVER and name_of(SERVER) in self._gave_up
         if not self._gave_up or (phase.tolerant and not cut_off):
             return

@@ -35,7 +35,7 @@ class Roster:
         return tuple(n for n in self.parties if n != self.index)
 
     def hear(self, beacon: Beacon, now: float) -> bool:
-        """Store a beacon; return False, unchanged, if a newer one of its sender is known."""
+        """Store a beacon heard at `now`, in s; False, unchanged, if a newer one is known."""
         known = self.newest.get(beacon.sender)
         if beacon.sender not in self.peers:
             return False
@@ -117,7 +117,7 @@ class Roster:
 
 
 def _refuse_loss(newest: Mapping[int, int]) -> None:
-    """Refuse to start from the beginning if that would delete work."""
+    """Refuse to start from the beginning if that would delete work (CheckpointError)."""
     most = max(newest.values())
     if most <= _UNTOLD:
         return

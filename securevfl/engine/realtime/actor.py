@@ -42,6 +42,8 @@ class PartyActor:
 
     Parameters
     ----------
+    index, assignment : int, PartyAssignment
+        Number of the party, and the run.
     address : callable
         Function that returns, on the actor's machine, its address for the others.
     """
@@ -83,9 +85,11 @@ class PartyActor:
         floor: int,
         assignment: PartyAssignment | None = None,
     ) -> Introduction:
-        """Create the party, from its own checkpoint if asked; return its introduction.
+        """Create the party as incarnation `epoch` or later; return its introduction.
 
-        The actor drops its earlier incarnation and, with another assignment, its earlier party.
+        If `restored`, it continues from its checkpoint of round `at`, by default the newest;
+        `floor` is the lower bound of a server's round. The actor drops its earlier incarnation and,
+        with another assignment, its earlier party.
         """
         await self.leave()
         if assignment is not None:
@@ -126,7 +130,7 @@ class PartyActor:
             self.peers.add(introduced)
 
     async def go(self, passed: int) -> bool:
-        """Start the party, when `passed` nanoseconds of the run are over.
+        """Start the party; its clock begins at `passed` nanoseconds of the run. True if started.
 
         False if the process was restarted meanwhile and has no party yet.
         """

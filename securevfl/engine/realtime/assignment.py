@@ -89,7 +89,7 @@ class PartyAssignment:
         return Path(self.keys) / f"{_key_name(index)}.key"
 
     def use_session(self, index: int, store: CheckpointStore | None) -> None:
-        """Record at a party's node that it uses the manifest's session; refuse a used one.
+        """Record at a party's node that its run uses the manifest's session.
 
         ConfigurationError if another run used it, or the list of used sessions is unusable.
         """
@@ -98,7 +98,7 @@ class PartyAssignment:
         use_session(used, self.run_id, run, None if store is None else store.folder)
 
     def check(self) -> None:
-        """Refuse a manifest that is not signed by all or names another session.
+        """Check the manifest, if there is one, against the run.
 
         SealError for missing signatures; ConfigurationError for another protocol, other parties or
         points, and without `keys`.
@@ -153,10 +153,12 @@ def begin_incarnation(
 
     Parameters
     ----------
+    assignment, index : PartyAssignment, int
+        Assignment of the run, and number of the party.
     store : CheckpointStore or None
         The party's locked checkpoint store.
     transmit : callable
-        Function that sends frames, as for `PartyHost`.
+        Sends a frame to a party without blocking; it may lose, repeat or reorder frames.
     identity : Identity or None
         Identity that signs for the party in its protocol; needs a manifest.
     epoch : int

@@ -160,8 +160,8 @@ class CheckpointStore:
 
         Parameters
         ----------
-        state : bytes
-            State from `securevfl.engine.party_state.ahead`.
+        round, state : int, bytes
+            Current round, and state from `securevfl.engine.party_state.ahead`.
         begins_once : bool
             Whether the run must never start again in this folder (`refuse_to_begin_anew`).
         """
@@ -194,9 +194,9 @@ class CheckpointStore:
         )
 
     def refuse_to_begin_anew(self, who: str) -> None:
-        """Refuse a fresh start where counts of an earlier attempt bind all attempts.
+        """Raise CheckpointError where a fresh start would repeat counted releases.
 
-        CheckpointError if the party has released values that a privacy guarantee counts, or the
+        That is if the party has released values that a privacy guarantee counts, or the
         file that records this is damaged.
 
         Parameters

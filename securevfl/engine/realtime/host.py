@@ -48,6 +48,8 @@ class PartyStatus:
         Description of its current wait; empty if it does not wait.
     lie : RunError or None
         That error, if it has evidence that another party lied.
+    round, setup_done : int, bool
+        Current round, and whether the party's setup has ended.
     progress : int
         Number of messages received and events recorded.
     rejected : int
@@ -80,8 +82,9 @@ class PartyHost(Owner):
     ----------
     party : Party
         New party, or one restored from its own checkpoint; `setup_done` is then true.
-    transmit : callable
-        Sends a frame to a party without blocking; it may lose, repeat or reorder frames.
+    links, transmit : Links, callable
+        Links of the party. The function sends a frame to a party without blocking; it may lose,
+        repeat or reorder frames.
     seed : int
         Seed of the run's public choices.
     secrets : Secrets
@@ -164,6 +167,8 @@ class PartyHost(Owner):
 
         Parameters
         ----------
+        data : bytes-like
+            The frame.
         sender : int, optional
             Sender of the frame, if the carrier knows it.
         """

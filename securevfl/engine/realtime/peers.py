@@ -49,6 +49,8 @@ class PeerLinks:
     ----------
     host : PartyHost
         Host that receives frames, and sends by `transmit`.
+    assignment : PartyAssignment
+        The run.
     identity : Identity or None
         Identity in the manifest; without a manifest a new key for this incarnation.
     carrier : DirectCarrier

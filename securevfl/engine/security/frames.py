@@ -29,12 +29,12 @@ class Frame(NamedTuple):
 
     Attributes
     ----------
-    run : str
-        Name of the run.
+    run, kind, round : str, str, int
+        Name of the run; kind and round of the message.
     incarnation, to_incarnation : int
         Epochs of the sender and of the intended receiver.
     number : int
-        Its index among the frames of this link.
+        Index of the frame among those of this link.
     body : bytes
         The payload, encoded.
     """
@@ -105,8 +105,8 @@ class Links:
 
     Parameters
     ----------
-    index, epoch : int
-        The party, and the number of its incarnation.
+    run, index, epoch : str, int, int
+        Name of the run, the party, and the number of its incarnation.
     peers : iterable of int
         The other parties.
 
@@ -162,6 +162,8 @@ class Links:
 
         Parameters
         ----------
+        data : bytes-like
+            The frame.
         sender : int, optional
             Sender of the frame, if the carrier knows it.
         """

@@ -305,7 +305,7 @@ class Sealing:
     ) -> bytes:
         """Payload decrypted by `receiver`, from its present or an earlier incarnation.
 
-        SealError as for `Sealer.open`, by the keys of this incarnation.
+        SealError if the message was changed, misdirected, replayed, or sealed with other keys.
         """
         try:
             return self._sealers[receiver].open(sender, kind, round, epoch, sealed)

@@ -24,7 +24,7 @@ def list_beside(key: Path) -> Path:
 
 
 def use_session(path: Path, session: str, run: str, folder: Path | None = None) -> None:
-    """Note that a run uses a session; refuse a session used in another run.
+    """Add a session to the party's list of used ones, with the token of the run that uses it.
 
     ConfigurationError when the session was used in another run, or the list cannot be read or
     written.
@@ -63,8 +63,8 @@ def refuse_used(path: Path, session: str, run: str | None = None) -> None:
 
     Parameters
     ----------
-    path, session
-        As for `use_session`.
+    path, session : Path, str
+        The party's list of used sessions, and the name of the session.
     run : str or None
         Token of the run; None for a party without stored state of its run.
     """

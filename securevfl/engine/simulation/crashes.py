@@ -67,7 +67,7 @@ class CrashInjector:
     may never end by itself, so virtual time must advance without messages: a tick is scheduled
     every `Schedule.tick` seconds while a party is down that may come back, and where no message
     was sent since the last tick, it counts as the end of the round. Ticks stop when
-    they can change nothing any more (`_worth_ticking`), or a stalled run would go on for ever.
+    they can have no effect any more (`_worth_ticking`), so a stalled run ends.
 
     A round that misses messages of cut links may never end either. So there are ticks, too, once
     a message that was sent again is lost again. They count as ends of rounds until a party begins
@@ -75,6 +75,8 @@ class CrashInjector:
 
     Parameters
     ----------
+    clock, slots, schedule : Clock, Slots, Schedule
+        Virtual clock, slots of the parties, and the fault schedule.
     make_party : callable
         Function that creates the party of a number in its initial state.
 

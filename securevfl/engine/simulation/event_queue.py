@@ -29,11 +29,11 @@ class EventQueue:
     now : int
         Virtual nanoseconds: the time of the event that happens.
     number : int
-        Number of the event that happens; beyond all where all of this instant have happened.
+        Number of the current event; above all numbers once all events of this instant are over.
     events : list
         Heap of (time, number, kind, subject) of the events that are to come.
     quiet : list of int
-        Heap of instants after `now` at which messages arrive for which their receivers look.
+        Heap of instants after `now` at which messages arrive without an event.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class EventQueue:
             Virtual nanoseconds, not before `now`.
         kind : int
             `DEPART` (message and its bytes), `ARRIVE` (message), `TIMER` or `RESUME` (party and
-            number of its wait), `FAULTS` (what the look at the schedule is for).
+            number of its wait), `FAULTS` (reason for the check of the fault schedule).
         subject
             Subject of the event, as `kind` requires.
         """
@@ -107,7 +107,7 @@ class EventQueue:
     def state(self, coming: Iterable[Coming] = ()) -> dict[str, object]:
         """The content as a payload of `securevfl.engine.wire`; messages become tuples.
 
-        Messages that are `coming` without an event are events in it.
+        `coming` are messages in flight without an event; the content has an event for each.
         """
         events = [entry for entry in self.events if entry[2] != WAKE]
         events += [(time, number, ARRIVE, message) for time, number, message in coming]

@@ -745,7 +745,7 @@ class Simulation:
 
 
 def _refuse_another_order(parties: Mapping[int, Party], conditions: Conditions | None) -> None:
-    """Refuse to repeat a round in flight if both attempts together could reveal something."""
+    """Raise CheckpointError if repeating a round in flight could reveal single embeddings."""
     measured = conditions is not None and conditions.compute == "measured"
     named = [type(party) for party in parties.values() if not party.resumes_measured]
     if measured and named:

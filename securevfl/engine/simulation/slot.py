@@ -81,7 +81,7 @@ class PartySlot(Owner):
     transcript : Transcript, optional
         Transcript, which is informed of arrivals.
     quiet : bool
-        Whether arrivals affect only their receivers.
+        Whether an arrival that ends no wait needs no event: without faults and dropped work.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class PartySlot(Owner):
     uplink_free, downlink_free, busy_until : int
         Virtual nanoseconds at which the party's links, and the party, become free.
     heard : int
-        First round that is not over, as the server told the party.
+        First round that is not over, by the server's messages to the party.
     saved : dict or None
         Copy of the party for the checkpoint in progress.
     down : bool
@@ -197,7 +197,7 @@ class PartySlot(Owner):
     # -- messages on their way -----------------------------------------------------------------
 
     def expect(self, time: int, number: int, message: Message) -> bool:
-        """Schedule a message's arrival, with an event only if one may be needed.
+        """Schedule a message's arrival at `time` (ns), with an event only if one may be needed.
 
         Returns whether it arrives without an event.
 
@@ -393,9 +393,9 @@ class PartySlot(Owner):
         return self.busy_until
 
     def work(self, activity: str, round: int, nanoseconds: int) -> int:
-        """Make the party busy with an activity of a round; return its end.
+        """Make the party busy with an activity for so many nanoseconds; return the end, in ns.
 
-        All messages that the activity sends in one instant need one piece of work.
+        All messages of an activity and round in one instant need one piece of work.
         """
         now = self._queue.now
         known = self._working

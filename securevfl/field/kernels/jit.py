@@ -82,10 +82,10 @@ class Kernel:
 
 
 def compiled(kernel: Any, *arguments: Any) -> Any:
-    """Return the machine code of a kernel for arguments of these kinds.
+    """Machine code of a kernel for arguments of the types of `arguments`, to call repeatedly.
 
-    It takes the address of each array, which is its `id`, and numbers of Python; tuples are opened.
-    Calling it saves the microsecond in which the kinds are found out.
+    It takes the `id` of each array and plain numbers, with tuples flattened. Calling it saves the
+    microsecond in which `Kernel` finds the types.
     """
     return kernel.compiled(arguments)
 
@@ -237,6 +237,7 @@ def compile_to_object(kernel: Kernel, kinds: tuple[Any, ...]) -> tuple[list[byte
 
     The entry is a C function whose arguments are words, with the addresses of array objects among
     them; it takes these apart and calls numba's function, which writes its result to an address.
+    ConfigurationError if numba is disabled; TypeError if the kernel raises or calls other code.
     """
     import numba
 

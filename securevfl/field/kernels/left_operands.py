@@ -73,7 +73,7 @@ class PiecewiseLeft:
 
 
 class TiledLeft(PiecewiseLeft):
-    """Left operand for the tile unit; see `tiles`."""
+    """Left operand for the processor's tile unit (AMX)."""
 
     def __init__(self, p: int, a: Array) -> None:
         from securevfl.field.kernels import tiles as _tiles

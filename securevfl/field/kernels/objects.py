@@ -40,7 +40,7 @@ def find(name: str, kinds: str, make: Callable[[], tuple[list[bytes], str]]) -> 
     kinds : str
         Types of its arguments.
     make : callable
-        Compiles it, where no earlier process did, and returns its objects and the type.
+        Compiles it, unless an earlier process did; returns its object code and the type.
     """
     stamp = _digest(folder_stamp())[:12]
     file = f"{name}-{stamp}-{_digest((kinds, *_environment()))[:16]}{SUFFIX}"

@@ -52,6 +52,7 @@ def pack(z: Array, bits: Any, shifts: Array, stream: Array) -> Any:
     Parameters
     ----------
     z : ndarray, (n,), unsigned
+        Elements to write.
     bits : uint64
         Number b of bits of an element.
     shifts : ndarray, (8, 3), uint64
@@ -59,6 +60,7 @@ def pack(z: Array, bits: Any, shifts: Array, stream: Array) -> Any:
         number of bytes from there to the first byte of the next one. That is 64 for the last
         element at b = 57 alone, where 0 stands for it: nothing is left over to the next group.
     stream : ndarray, (ceil(n b / 8),), uint8
+        Array for the result.
     """
     full, eight, three = np.uint64(64), np.uint64(8), np.uint64(3)
     place, size, n = np.uint64(stream.ctypes.data), np.uint64(stream.size), np.uint64(z.size)
@@ -101,11 +103,11 @@ def unpack(stream: Array, bits: Any, shifts: Array, z: Array) -> Any:
     Parameters
     ----------
     stream : ndarray, (ceil(n b / 8),), uint8
-    bits : uint64
-        Number b of bits of an element.
-    shifts : ndarray, (8, 3), uint64
-        As for `pack`.
+        Bits to read.
+    bits, shifts : uint64, ndarray (8, 3) of uint64
+        Number b of bits of an element, and shifts of eight elements (`pack`).
     z : ndarray, (n,), unsigned
+        Array for the elements.
     """
     one, seven, three, last = np.uint64(1), np.uint64(7), np.uint64(3), np.uint64(63)
     eight = np.uint64(8)

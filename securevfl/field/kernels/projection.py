@@ -118,7 +118,8 @@ def _largest(y: Array) -> Any:
 def project32(rows: Array, v: Array, p: Any, radix: Any, out: Array, most: Array) -> None:
     """Write out[q, i, block] = sum_j v[q, j] rows[i, block BLOCK + j]; update the rows' maxima.
 
-    All blocks have the same weights, so that the rows are read once, from end to end.
+    All blocks have the same weights, so that the rows are read once, from end to end. radix = 2^32
+    mod p; `most` has a maximum for each row.
     """
     for i in range(rows.shape[0]):
         for b in range(out.shape[2]):

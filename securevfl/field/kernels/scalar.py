@@ -154,8 +154,9 @@ def from_montgomery(a: Array, p: Any, negative_inverse: Any) -> None:
 def eliminate(a: Array, rhs: Array, p: Any, negative_inverse: Any, square: Any) -> Any:
     """Solve a x = rhs in place by Gauss-Jordan, in Montgomery form; return det(a).
 
-    A determinant of 0 says that `a` is singular; `rhs` is then meaningless. The first non-zero
-    pivot serves, since exact arithmetic has no rounding to keep small.
+    `negative_inverse` is -1/p mod 2^64, `square` 2^128 mod p. A determinant of 0 says that `a` is
+    singular; `rhs` is then meaningless. The first non-zero pivot serves, since exact arithmetic has
+    no rounding to keep small.
     """
     n = a.shape[0]
     one = redc(_ZERO, square, p, negative_inverse)

@@ -28,9 +28,10 @@ BLOCK = 8  # Steps of 16 terms whose limbs, 32 KiB, stay in the L1 cache.
 
 
 def setup(left: tuple[int, ...], right: tuple[int, ...], terms: int) -> Array:
-    """Tile configuration: `left` tiles for limbs, `right` for columns, the others for sums.
+    """AMX tile configuration, uint8 (64,): numbers 0 to 7 of `left` tiles and of `right` tiles.
 
-    A left tile is 4 bytes wide for each of at most 16 terms, and a right tile has a row for each.
+    Left tiles have 4 bytes a row for each of `terms` <= 16 terms; right tiles a row for each. The
+    other tiles hold sums.
     """
     config = np.zeros(64, np.uint8)
     config[0] = 1  # The palette with eight tiles of up to 16 rows and 64 bytes.

@@ -56,7 +56,7 @@ class Encoder(ABC):
         """Loss of a batch (rows, d) float32; `stream` gives the objective's random choices."""
 
     def train(self, rows: np.ndarray, stream: np.random.Generator) -> float:
-        """One optimiser step; return the loss before it.
+        """One optimiser step on rows (B, d); return the loss before it.
 
         RunError when the loss is not finite.
         """
@@ -125,7 +125,7 @@ class ContrastiveEncoder(Encoder):
     Parameters
     ----------
     module, head, optimizer, operations
-        As of `Encoder`.
+        Arguments of `Encoder`.
     temperature : float
         tau > 0 of `securevfl.models.pretraining.contrast.nt_xent`.
     image_shape : (channels, height, width) or None

@@ -36,8 +36,8 @@ def info_nce(anchors: Tensor, positives: Tensor, temperature: float) -> Tensor:
 def nt_xent(one: Tensor, two: Tensor, temperature: float) -> Tensor:
     """SimCLR's normalised temperature-scaled cross entropy over the 2B views.
 
-    Chen, Kornblith, Norouzi, Hinton 2020, equation (1): the other view of the sample among all
-    views but the own one, for each of the 2B.
+    Chen, Kornblith, Norouzi, Hinton 2020, equation (1): for each view, mean -log softmax of its
+    similarity to the other view of the sample among all 2B - 1 other views.
 
     Parameters
     ----------

@@ -76,13 +76,15 @@ class Pair:
 class Cross:
     """Cross-party objective: compares a party's projection with those sent by others.
 
-    SimSiam and BYOL: the mean over senders of D(prediction, received). MoCo: the mean of NT-Xent.
+    SimSiam and BYOL: the mean over senders of the negative cosine similarity of prediction and
+    received projection. MoCo: the mean of NT-Xent.
 
     Parameters
     ----------
     method : {"simsiam", "byol", "moco"}
+        Loss of the objective.
     width, sizes, stream, optimizer
-        As for `securevfl.models.pretraining.pretext.Objective`.
+        Arguments of `securevfl.models.pretraining.pretext.Objective`.
     """
 
     def __init__(
@@ -145,7 +147,7 @@ class Cross:
 
 
 def upper_names(module: nn.Module) -> list[str]:
-    """Names of the weights above a module's first Linear layer: all parties' have one shape.
+    """Names of the weights above a module's first Linear layer, equal in shape at all parties.
 
     Embedding tables and the first Linear layer depend on the party's own columns.
     """

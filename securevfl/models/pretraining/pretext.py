@@ -104,10 +104,10 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:
-        """Loss L of the embeddings of two views."""
+        """Loss L, a scalar, of two views' embeddings, (B, h); `views` are the rows behind them."""
 
     def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:
-        """One update of the network and heads on two views; return the loss L before it.
+        """One update of the network and heads on two views, (B, d); return the loss L before it.
 
         RunError when the loss is not finite.
         """
@@ -267,7 +267,7 @@ class TwoViews(Objective):
 
     @abstractmethod
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
-        """Comparison C(query, key); `side` (0 or 1) is the view of the query."""
+        """Comparison C(query, key), a mean over (B, d) rows; `side` 0 or 1 is the query's view."""
 
     def seen(self, keys: Sequence[Tensor]) -> None:
         """Register the keys of both views; only methods with a memory of keys do so."""
@@ -387,8 +387,9 @@ def make_objective(
     Parameters
     ----------
     method : {"scarf", "simsiam", "byol", "moco"}
+        Name of the method.
     width, sizes, stream, optimizer
-        As for `Objective`.
+        Arguments of `Objective`.
     make_target : callable
         Function that returns a copy of the network that will be trained.
 

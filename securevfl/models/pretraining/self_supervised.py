@@ -102,7 +102,7 @@ def moving_average(slow: Any, fast: Any, momentum: float) -> None:
 class KeyQueue:
     """Key queue of MoCo: the last `size` normalised keys, first in, first out.
 
-    It begins with random keys.
+    It begins with random keys, (size, width), from `stream`.
     """
 
     def __init__(self, size: int, width: int, stream: np.random.Generator) -> None:
@@ -113,7 +113,7 @@ class KeyQueue:
         self.next = 0
 
     def push(self, keys: Tensor) -> None:
-        """Replace the oldest keys by new normalised keys."""
+        """Replace the oldest keys by new ones, (B, width), which this function normalises."""
         import torch
         from torch.nn import functional
 

@@ -99,9 +99,9 @@ def pretraining_optimizer(config: Any) -> dict[str, Any]:
 
 
 def check_rows(protocol: str, party: str, rows: int) -> None:
-    """Refuse pre-training on fewer than two rows, whose views are compared.
+    """Raise ConfigurationError for pre-training on fewer than two rows, which are compared.
 
-    ConfigurationError names the `protocol` and the `party`.
+    The message names the `protocol` and the `party`.
     """
     if rows < 2:
         raise ConfigurationError(
@@ -176,10 +176,14 @@ def supervise(
 
     Parameters
     ----------
+    network, centre : ClientNetwork, Centre
+        The two models, which are trained.
     features : ndarray, (M, d)
         Columns of the rows.
     labels : ndarray, (M,)
         Class numbers, or real targets.
+    batches, epochs : Batches, int
+        Batches of the M rows, and number of epochs.
     held : HeldOut, optional
         Held-out rows, which may end training early and select the final weights.
     """
@@ -217,8 +221,12 @@ def self_supervise(
 
     Parameters
     ----------
+    features : ndarray, (M, d)
+        Columns of the rows.
     epochs : range
         Numbers of the epochs; each draws batches and views of its own.
+    corruption : float
+        Fraction of features that SCARF replaces, in [0, 1].
     stream : callable
         ``stream(name, *keys)`` returns a generator; "views" is used for every batch.
     """
@@ -245,7 +253,7 @@ class Pretraining:
     alone : ndarray, (m, d), optional
         Unaligned rows of the party.
     means : Centre or Objective
-        A server model that learns the labels, or an objective that needs none.
+        A server model that learns the labels, or a self-supervised objective.
     """
 
     def __init__(
@@ -370,8 +378,9 @@ class ProximalTerm:
         Parameters
         ----------
         model : Centre or ClientNetwork
+            Model in training.
         target : sequence of ndarray
-            Theta, in the order of `names`.
+            Weights Theta to which the term pulls, in the order of `names`.
         """
         import torch
 
@@ -399,17 +408,10 @@ class ProximalTerm:
 
 
 def check_stop(protocol: str, config: SupervisedOptions, *, on_labels: bool) -> None:
-    """Refuse options of early stopping that have no effect.
+    """Raise ConfigurationError for options of early stopping that have no effect.
 
-    Parameters
-    ----------
-    on_labels : bool
-        Whether some party pre-trains on labels.
-
-    Raises
-    ------
-    ConfigurationError
-        For `pretrain_stop` where no party does, and `pretrain_held_out` without `pretrain_stop`.
+    These are `pretrain_stop` where no party pre-trains on labels (`on_labels` False), and
+    `pretrain_held_out` without `pretrain_stop`. `protocol` is named in the message.
     """
     if config.pretrain_stop is not None and not on_labels:
         raise ConfigurationError(

@@ -87,6 +87,8 @@ def unblinded(
 
     Parameters
     ----------
+    public, centre : Blindable, Centre
+        Code and layout of the rows; a server model, whose weights are replaced.
     told : tuple
         Payload of the server's message: decoded sums by piece, weights by name, numbers.
     blind : ndarray, (K, length, h)

@@ -73,9 +73,9 @@ class OnShares(Protocol):
 
     @classmethod
     def check_blinded(cls, config: Any) -> None:
-        """Refuse options with which a client that asks cannot keep scores from the server.
+        """Raise ConfigurationError for options without a prediction hidden from the server.
 
-        ConfigurationError for evaluation without masks, and for the level active.
+        These are evaluation without masks, and the level active.
         """
         if not getattr(config, "masked", True):
             raise ConfigurationError(
@@ -122,7 +122,8 @@ class CodedProtocol(OnShares):
     """A protocol whose clients share data and models by a `LagrangeCode` and upload sums psi.
 
     Kinds of message are "train-data" (data shares), "model" (model shares) and "key" (keys of
-    masks). The announcement of a round has `rows` (B); "attempt" has `sharers` (S).
+    masks). The announcement of a round has `rows`, the batch B; the message "attempt" has
+    `sharers`, the clients S in the sum.
     """
 
     @property

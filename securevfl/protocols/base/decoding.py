@@ -36,8 +36,8 @@ def decode_results(
         Party that has the results.
     code : LagrangeCode
         Code of the shares.
-    results : mapping of int to Element, `shape`
-        Results by party; with `corrected` some may be arbitrary.
+    results : mapping of int to Element
+        Results of this `shape` by party; with `corrected` some may be arbitrary.
     degree : int
         Degree of the computation in the shares: R = degree (K+T-1) + 1.
     corrected : bool
@@ -108,7 +108,7 @@ def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
     batches : Batches
         Layout of the rows.
     parts : mapping of int to ndarray or Secret
-        Parts by number; part n has the coded rows from n * `step` on, at most `step` of them.
+        Parts by number, (K rows, ...); part n has at most `step` coded rows, from n * `step` on.
     """
     ends = ((n * step, min((n + 1) * step, batches.length)) for n in parts)
     samples = [batches.samples(np.arange(*rows)) for rows in ends]

@@ -36,7 +36,7 @@ class EmbeddingProtocol(SplitProtocol):
     Attributes
     ----------
     layout : Batches
-        Division of rows into segments, and the batch of each round; equal to FedVS's.
+        Division of rows into segments, and the batch of each round, as for shared data.
     """
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
@@ -180,7 +180,7 @@ class EmbeddingProtocol(SplitProtocol):
         return self.layout
 
     def joint_centre(self, stream: np.random.Generator | None = None) -> Centre:
-        """New server model, as wide as the aggregated embedding; `stream` as for `centre`."""
+        """New server model, as wide as the aggregated embedding; `stream` draws its weights."""
         return self.centre(self.aggregation.width(self.config.width), stream=stream)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:

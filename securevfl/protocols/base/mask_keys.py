@@ -54,15 +54,15 @@ class KeyParticipant(Participant):
         await self.receive("own-keys", sender=self.index)
 
     def check_keys(self, prss: Prss) -> None:
-        """Refuse keys that do not belong to the mask blocks of `prss`; see `check_keys`."""
+        """Raise CheckpointError for keys that do not belong to the mask blocks of `prss`."""
         check_keys(self.index, self.keys, prss)
 
 
 def check_keys(party: int, keys: Mapping[int, Any], prss: Prss) -> None:
-    """Refuse a party's keys from a checkpoint unless they are those of the blocks of `prss`.
+    """Raise CheckpointError unless a party's restored keys are those of the blocks of `prss`.
 
     A checkpoint of another version may have other blocks. Each party checks only its own keys, but
-    if blocks differ, at least one party refuses. Raises CheckpointError.
+    if blocks differ, at least one party raises.
     """
     wanted = len(prss.held(party))
     if set(keys) != set(prss.held(party)):

@@ -57,7 +57,7 @@ class MessageSpec:
     kind : str
         Name in the message; it must not change between versions.
     sender, receiver : str
-        Roles, as in `Protocol.roles`. One kind between two pairs of roles needs two declarations.
+        Roles in `Protocol.roles`. One kind between two pairs of roles needs two declarations.
         The receiver is `SELF` if a party sends to itself only. Shares that all clients send each
         other (`Party.share`) go from "client" to "client".
     carries : str

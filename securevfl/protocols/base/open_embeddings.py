@@ -110,7 +110,7 @@ class OpenClient(Participant):
         return found
 
     def update(self, samples: Any, gradient: Secret) -> None:
-        """Step with dL/dH_n; record the number of clipped weights as an event."""
+        """Step with `gradient`, dL/dH_n; record the number of clipped weights as an event."""
         self.note(self.step(samples, gradient))
 
     def note(self, clipped: Secret) -> None:
@@ -136,13 +136,15 @@ class OpenClient(Participant):
 class OpenServer(Participant):
     """Server of split training: aggregates all clients' embeddings, trains the server model.
 
-    Methods override `step` (imputation, stale values), `details` (further fields of a history row)
-    and `answer` (messages with gradients).
+    Subclasses override `step` (imputation, stale values), `details` (further fields of a history
+    row) and `answer` (messages with gradients).
 
     Attributes
     ----------
     peers : sequence of int
         Numbers of all clients.
+    batches, aggregation : Batches, Aggregation
+        Layout and draw of batches, and the rule that joins embeddings.
     centre : Model
         The server model; passed as a `Centre`.
     labels : Secret, (M,)
@@ -216,7 +218,7 @@ class OpenServer(Participant):
         return joint_step(self.centre, stepped, self.labels, samples, self.aggregation, embeddings)
 
     def answer(self, batch: Any, gradients: Mapping[int, Secret]) -> None:
-        """Send each client its gradient."""
+        """Send each client its gradient of the batch; `gradients` by client, (rows, h)."""
         for n, gradient in gradients.items():
             self.send(n, "gradient", gradient)
 
@@ -271,7 +273,7 @@ class Ideal:
         *,
         alone: bool = False,
     ) -> None:
-        """Declare outputs of a step: loss to all, gradient to each client; then the clients step.
+        """Declare outputs of a step, `found`: loss to all, each client's gradient; clients step.
 
         With `alone`, or with one client, loss and gradients may depend only on labels and on the
         client's own values.

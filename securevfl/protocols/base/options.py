@@ -56,6 +56,8 @@ ClassWeights = Annotated[str, BeforeValidator(written)]
 def read(option: str) -> str | tuple[float, ...]:
     """Class weights of an option: "none", "balanced", or a number for each class.
 
+    ValueError for any other text.
+
     Examples
     --------
     >>> read("1,2.5"), read("balanced")
@@ -339,7 +341,7 @@ class EmbeddingConfig(TrainingConfig):
         return "own" if self.own_client else self.client
 
     def hidden_layers(self) -> tuple[int, ...]:
-        """Widths of the hidden layers: the option `layers` as numbers."""
+        """Widths of the hidden layers: the option `layers`, "64,32" for example, as numbers."""
         return tuple(int(word) for word in self.layers.split(",") if word)
 
 

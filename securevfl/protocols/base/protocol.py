@@ -123,10 +123,9 @@ class Protocol(ABC):
 
     @classmethod  # noqa: B027
     def check_parties(cls, config: Any, parties: int) -> None:
-        """Refuse options that contradict each other, or that N parties with columns cannot satisfy.
+        """Raise ConfigurationError for options that contradict, or that N parties cannot satisfy.
 
-        It is called without data: when a session's terms are written, and by `__init__`. Raises
-        ConfigurationError.
+        It is called without data: when a session's terms are written, and by `__init__`.
         """
 
     @classmethod
@@ -183,7 +182,7 @@ class Protocol(ABC):
         return not absent
 
     def settle(self, parties: Mapping[int, Party]) -> None:  # noqa: B027
-        """Bring parties left behind by the run to its last step, before models are written.
+        """Give parties that lack steps at the end of a run these steps, before models are written.
 
         The experimenter, who has all parties, calls it.
         """
@@ -218,7 +217,7 @@ class Protocol(ABC):
         party : Party
             Party `index` with its trained model.
         features : sequence of ndarray, (m, d_n), float32
-            As for `predictors`; other parties' rows are placeholders.
+            Encoded and scaled rows of each client; those of other parties are placeholders.
         """
         return self.predictors({**self.parties(), index: party}, features)[index]
 
@@ -243,9 +242,9 @@ class Protocol(ABC):
         return exposures_of(self.messages)
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
-        """Sample identifiers and values in a message that shows row values.
+        """Sample identifiers and row values in the payload of a message with `row_by_row`.
 
-        The identifiers are None if the payload has none; the rows are then those of the
+        The identifiers are None if the payload has none; the rows are then those of the round's
         announcement.
         """
         if isinstance(payload, tuple) and len(payload) == 2 and isinstance(payload[1], np.ndarray):

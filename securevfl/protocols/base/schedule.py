@@ -38,7 +38,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Needs:
-    """Numbers of a configuration that a plan shows besides its messages.
+    """Sizes, bounds and memory of a run, which a plan shows besides the messages.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Needs:
     keys : int
         Number of keys that the parties agree on in setup.
     threshold, results : int
-        R, and the results that are enough whoever sends them.
+        R, and the number of results that suffices from any parties.
     prime, data_bits, model_bits : int
         p, and fractional bits of data and of models.
     largest, expected, limit : int
@@ -110,14 +110,14 @@ class Post:
     operations : tuple of int
         Multiply-adds that each sender declares for it (`securevfl.engine.party.Party.operations`).
     modulus : int, optional
-        As in the message's declaration (`securevfl.protocols.base.messages.MessageSpec`).
+        p, if arrays of the dtype of F_p hold its elements, which are then sent packed.
     receivers : callable, optional
         Function from a sender to its receivers among `to`, in order; all of them if not given.
     waited : bool
         Whether its receivers wait for it before they send later messages of the stage.
     first : int, optional
-        Number of clients that send it, or get it from the server: those whose answers to the last
-        stage with `groups` it took; all of them if not given.
+        Number of clients that send it, or get it from the server: those whose answers the server
+        took in the last stage with `groups`; all of them if not given.
     """
 
     kind: str
@@ -140,7 +140,7 @@ class Stage:
     posts : tuple of Post
         Messages in the order of sending.
     activity : str or None
-        Delay class of these messages, as in `securevfl.engine.party.Party.activities`.
+        Delay class of these messages, "upload" or "share" (`Party.activities`); None for no delay.
     count : int
         Number of clients from which the server waits for the last message; 0 in the server's
         stages. Receivers of an earlier message must not need it before the server has these.
@@ -159,7 +159,7 @@ class Stage:
     groups: tuple[tuple[int, ...], ...] = ()
 
     def forgiven(self, parties: int) -> int:
-        """Number of late clients without whom the server goes on, whoever they are."""
+        """Number of late clients, any ones, without whom the server continues."""
         return Cohorts(self.groups).spare(self.count) if self.groups else parties - self.count
 
 

@@ -48,7 +48,7 @@ class SplitProtocol(Protocol):
 
     @classmethod
     def check_parties(cls, config: Any, parties: int) -> None:
-        """Refuse class weights for a loss that cannot use them."""
+        """Raise ConfigurationError for class weights that the loss cannot use."""
         super().check_parties(config, parties)
         own = "own_loss gives one number for all rows; weigh them in it"
         cls._check_class_weights(config, cls.no_class_weights or (own if config.own_loss else ""))
@@ -73,7 +73,7 @@ class SplitProtocol(Protocol):
         return target_scale(self.data.task, self.data.train_labels, self.data.train_weights)
 
     def check_sizes(self) -> None:
-        """Refuse columns of category codes, which a polynomial network would treat as numeric."""
+        """Raise ConfigurationError for category codes, numbers to a polynomial network."""
         for counts in self.data.cardinalities:
             if any(counts):
                 refuse_codes("pn", sum(count > 0 for count in counts))

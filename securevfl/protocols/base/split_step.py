@@ -25,7 +25,7 @@ class JointEmbedding:
     value : ndarray, (rows, width)
         H, one row per sample of the batch.
     backward : callable
-        ``backward(dL/dH)`` returns the gradients by client number, in the order of answering.
+        ``backward(dL/dH)`` returns each client's dL/dH_n by number, in the order of sending.
     """
 
     value: np.ndarray

@@ -34,7 +34,7 @@ _EXACT_BITS = 20  # of float32 columns in [0, 1]
 def unknowns_of(
     columns: Sequence[np.ndarray], config: Any, unseen: Collection[int] = ()
 ) -> tuple[int, int | None]:
-    """Number of independent columns of all parties; rank of their powers with a column of ones.
+    """Number of independent columns of all parties, and rank of their powers beside ones.
 
     Parameters
     ----------
@@ -82,7 +82,8 @@ def odometer(
 ) -> Odometer:
     """Count of revealed equations after `rounds` rounds, or after all that the budget allows.
 
-    A row is in one batch of an epoch at most.
+    A row is in at most one batch of an epoch, of `per_epoch` rounds. Other arguments are those of
+    `Odometer`.
     """
     budget = getattr(config, "budget", 0.0)
     planned = math.ceil(config.rounds / per_epoch)

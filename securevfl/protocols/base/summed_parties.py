@@ -51,10 +51,10 @@ def embedding(
     limit: int,
     refusal: str,
 ) -> np.ndarray:
-    """Quantised embedding of a batch, field elements, (rows, h).
+    """Quantised embedding of the rows `samples`, field elements, (rows, h); zeros for row -1.
 
     RangeError with the text `refusal` if a magnitude exceeds `limit`, because a sum could then
-    overflow. Such an end reveals one bit about the client's data, which the card lists.
+    overflow. The error reveals one bit about the client's data, as the method's card states.
     """
     x = point.quantize(network.forward(rows_of(features, samples)))
     largest = int(np.abs(point.field.signed(x)).max(initial=0))
@@ -87,7 +87,8 @@ def loss_and_gradient(
     """Step of the server's model on the mean embedding; return the loss and dL/dH / `divisor`.
 
     `total` is the sum of integers 2^bits H_n of so many `summands`, (rows, h): field elements, or
-    int64. RunError when the loss is not finite.
+    int64. `samples` are indices into `labels`, -1 for padding. RunError when the loss is not
+    finite.
     """
     exact = total.dtype == np.int64
     mean = (total * 2.0**-point.bits if exact else point.dequantize(total)) / summands
@@ -101,7 +102,9 @@ def some(clipped: np.ndarray) -> np.ndarray:
 
 
 class SummedClient(Participant):
-    """Client n: holds some columns and a network.
+    """Client n (`index`): holds some columns and a network of output `width`.
+
+    It rounds embeddings to the fixed-point numbers `point`.
 
     Attributes
     ----------
@@ -176,7 +179,9 @@ class SummedClient(Participant):
 
 
 class SummedServer(Participant):
-    """Server: holds the labels and the server model.
+    """Server: holds the labels and the server model, of input `width`.
+
+    It reads sums as fixed-point numbers `point`; `batches` has the layout and draw of batches.
 
     Attributes
     ----------

@@ -429,7 +429,7 @@ class Holder(KeyParticipant):
         self.release_once()
 
     def name_steps(self, label: int) -> None:
-        """Note the steps in the model that answers a label; refuse other steps, even after a crash.
+        """Store which steps the model has that answers a label, so that no other model answers it.
 
         The server may send one digest for two steps, so the model share is compared, too. The note
         is needed even without a budget, because parties may lie: a holder that a crash took back to
@@ -617,6 +617,8 @@ class Owner(Holder):
 
     Parameters
     ----------
+    index, peers, public : int, sequence of int, Parameters
+        Number n, the numbers of all holders, and the public parameters.
     features : mapping
         The owner's prepared columns by part.
     weights : ndarray, (d_n, h), float32

@@ -25,9 +25,9 @@ class RangeBound:
     Attributes
     ----------
     square, first, limit : int
-        rho2, w0 and (p-1)/2.
+        Bound rho2 on a row's squared norm, bound w0 of the first sums, and (p-1)/2.
     spent : ndarray, (K, h), int64
-        Sum C of the steps so far (module).
+        Sum C of the steps' magnitudes so far (module's docstring).
     base, since : ndarray, (K, length, h), int64
         Base of each training row, and C at the time of the base; empty for a cumulative bound.
     """
@@ -91,14 +91,14 @@ class RangeBound:
             self.since[:, rows] = self.spent[:, None]
 
     def admit(self, step: np.ndarray) -> tuple[np.ndarray, int]:
-        """The step (line 8), shrunk if a sum could wrap, and the bits by which it was too large.
+        """The step (line 8), shrunk if a sum could wrap, and the number of bits by which.
 
-        The step is (K, |B|, h) int64. 0 bits mean that it was not shrunk.
+        The returned step is (K, |B|, h) int64; with 0 bits it was not shrunk.
 
         Parameters
         ----------
         step : ndarray of float, (K, |B|, h)
-            Integers.
+            The rounded step, whole numbers.
         """
         # A step adds at most rho2 sum_i |step[i, c]| to a sum, so that |U| <= worst + rho2 asked
         # stays within (p-1)/2 while asked <= room. Floats decide it but for their last digits; what

@@ -237,9 +237,9 @@ class History:
     ahead : dict of int to (Secret, Secret, tuple)
         For later steps: digest, the chain that each continues, and the statement.
     own : dict of int to tuple
-        Newest statements on steps that holders compare.
+        Newest statements, by step, that holders compare.
     agreed : dict of int to tuple of int
-        For such a step, the holders that sent an equal statement.
+        By such a step, the holders that sent an equal statement.
     early : tuple of (int, int, tuple)
         Others' statements that arrived before the holder's own: sender, step, statement.
     name : Secret

@@ -17,10 +17,13 @@ def decode_sums(
 ) -> tuple[Element, list[int]]:
     """Sums U_1 to U_K, (K, |B|, h), and the holders whose uploads disagree with the rest.
 
-    Raises CorruptResultsError, NotEnoughResultsError, ProtocolError.
+    CorruptResultsError for more than A wrong uploads, NotEnoughResultsError for fewer than R, and
+    ProtocolError for a malformed one if A = 0.
 
     Parameters
     ----------
+    server, public : Participant, Parameters
+        Party that has the uploads; public parameters.
     uploads : mapping of int to Element, (|B|, h)
         Uploads by holder; up to A of them may be arbitrary.
     shape : tuple of int
@@ -31,6 +34,9 @@ def decode_sums(
 
 
 def signed_models(public: Parameters, shares: Mapping[int, np.ndarray]) -> np.ndarray:
-    """Models of all replicas, (K, columns, h) signed, from 2(K+T-1)+1 shares by holder."""
+    """Models of all replicas, (K, columns, h) signed, from 2(K+T-1)+1 shares by holder.
+
+    NotEnoughResultsError for fewer shares.
+    """
     found = public.code.decode(np.stack(list(shares.values())), tuple(shares), degree=MODEL)
     return public.field.signed(found)

@@ -42,7 +42,10 @@ def caught_up(server: Server, holder: Holder) -> Model:
 
 
 def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray:
-    """Models of all owners after the server's last step, (K, d, h) signed integers."""
+    """Models of all owners after the server's last step, (K, d, h) signed integers.
+
+    NotEnoughResultsError if fewer than 2(K+T-1)+1 holders have a share with all steps.
+    """
     server: Any = parties[SERVER]
     holders: list[Any] = [parties[j] for j in range(public.code.parties)]
     ready = [j for j in holders if can_catch_up(server, j)]
@@ -64,7 +67,7 @@ def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray
 
 
 def settle(server: Server, holders: Iterable[Holder]) -> None:
-    """Give the missing steps to holders that the end of a run left behind.
+    """Give holders that lack steps at the end of a run these steps, if the server can.
 
     Otherwise the files of a run, which have shares of the models only, could not complete them.
     """
@@ -74,9 +77,9 @@ def settle(server: Server, holders: Iterable[Holder]) -> None:
 
 
 def check_same_steps(models: Mapping[int, Model]) -> None:
-    """Refuse model shares whose digests show different steps.
+    """Raise CheckpointError if digests show that model shares have different steps.
 
-    CheckpointError names the holders of each digest.
+    The message names the holders of each digest.
 
     Parameters
     ----------
@@ -116,12 +119,16 @@ def joint_embedding(
 ) -> np.ndarray:
     """Joint embedding H, (rows, h) float64; each row by its segment's replica of the models.
 
-    Sums below 2^53 are exact, and those of a coded inference.
+    Sums below 2^53 are exact, and equal to those of a coded inference.
 
     Parameters
     ----------
+    public, layout : Parameters, Batches
+        Public parameters, and the layout of the rows in segments.
     models : ndarray, (K, d, h) signed integers
+        Replicas of all owners' models, one a segment.
     prepared : sequence of ndarray, (rows, d_n)
+        Expanded and rounded rows of each owner.
     steps : int
         Steps in the models.
     """

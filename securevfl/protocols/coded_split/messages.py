@@ -23,6 +23,7 @@ class Label:
     Attributes
     ----------
     part : {"train", "test", "release"}
+        Sum of a training batch, sum of test rows, or release of a model.
     step : int
         For a training batch the model contains the steps 1 to step - 1; for other parts 1 to step.
     piece : int

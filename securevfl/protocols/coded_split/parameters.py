@@ -36,6 +36,8 @@ class Parameters:
 
     Attributes
     ----------
+    config : CodedSplitConfig
+        The options.
     code : LagrangeCode
         Evaluation points, K and T, of all N holders.
     batches : mapping
@@ -117,9 +119,10 @@ class Parameters:
 
     @property
     def stories(self) -> int:
-        """Largest number of step histories at once from which the server learns something.
+        """Largest number of different step histories of one run that a lying server could use.
 
-        T holders collude with it. Each history needs R - K - T + 1 further holders.
+        T holders collude with it. To reveal anything, each history needs R - K - T + 1 other
+        holders.
         """
         code = self.code
         telling = self.threshold - code.size + 1
@@ -201,9 +204,9 @@ def _norm_squared(config: CodedSplitConfig, columns: int) -> int:
 
 
 def check_numbers(config: CodedSplitConfig, owners: int) -> None:
-    """Refuse too few holders (R + 2A uploads are needed), or too few owners for T colluders.
+    """Raise ConfigurationError for fewer holders than R + 2A, PrivacyError for too few owners.
 
-    Raises ConfigurationError, PrivacyError.
+    `owners` is their number, without helpers; T of them may collude.
     """
     K, T, A = config.segments, config.privacy, config.tolerate_corrupt
     N = owners + config.helpers
@@ -252,9 +255,9 @@ def expected_bound(config: CodedSplitConfig, widths: Sequence[int], rows: int) -
 
 
 def choose_prime(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> int:
-    """The configured prime, or the smallest with room for the expected bound.
+    """The configured prime, or the smallest with room for the expected bound, else the largest.
 
-    The bound holds for every prime: a smaller one makes the server shrink steps.
+    With a smaller prime than expected the server shrinks steps, so that no sum overflows.
     """
     if config.prime is not None:
         return config.prime
@@ -263,10 +266,7 @@ def choose_prime(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> 
 
 
 def check_decay(config: CodedSplitConfig, widths: Sequence[int], rows: int, prime: int) -> None:
-    """Refuse a weight decay for which the field has too few bits: steps would shrink to 0.
-
-    Raises WouldOverflowError.
-    """
+    """Raise WouldOverflowError for a weight decay with which steps in F_p would shrink to 0."""
     decay, limit = config.client_weight_decay, (prime - 1) // 2
     wanted = expected_bound(config, widths, rows) if decay else 0
     if wanted > limit:
@@ -283,7 +283,7 @@ def check_decay(config: CodedSplitConfig, widths: Sequence[int], rows: int, prim
 def make_parameters(
     config: CodedSplitConfig, widths: Sequence[int], batches: Mapping[str, Batches]
 ) -> Parameters:
-    """Parameters of a run, checked.
+    """Parameters of a run from its options, the owners' columns and the layouts of rows by part.
 
     ConfigurationError if the number of parties or keys is not possible.
     """
@@ -316,7 +316,7 @@ def make_parameters(
 def upload_degree(config: CodedSplitConfig, parties: int) -> int:
     """Degree of masked uploads, in units of K + T - 1: 3, or more at level active.
 
-    There two contradicting histories must not both be decodable: 2R > N + T + 2(K-1),
+    At that level two contradicting histories must not both be decodable: 2R > N + T + 2(K-1),
     docs/active.md. Masks of a higher degree ensure this. R is rounded up to 1 more than a multiple
     of K + T - 1.
     """

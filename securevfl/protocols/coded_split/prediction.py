@@ -24,7 +24,8 @@ from securevfl.verified import Element, Secret, bare_of
 class PredictingServer(Server):
     """Server of a prediction: decodes the sums of new rows, and scores all rows at once.
 
-    In a `blind` prediction the sums are masked for the asking client.
+    In a `blind` prediction the sums are masked for the asking client. `lasting` is the largest
+    magnitude of a sum, as the models have it, `trained` the number of steps of the run.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*Server.kept, "embeddings")
@@ -50,7 +51,7 @@ class PredictingServer(Server):
         return self.steps_before
 
     def check(self, sums: Element) -> None:
-        """Refuse sums larger than the run's models can give for new rows."""
+        """Raise RangeError for sums larger than the run's models can give for new rows."""
         if not self.blind:
             numbers = self.field, self.largest, self.round
             sums.map(sums_in_range, *numbers, shape=(0,), real=True)

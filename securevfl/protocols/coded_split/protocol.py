@@ -126,7 +126,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @classmethod
     def check_parties(cls, config: CodedSplitConfig, parties: int) -> None:
-        """Refuse too few holders (R + 2A uploads are needed), or too few owners for T colluders."""
+        """Raise ConfigurationError unless holders >= R + 2A, and owners suffice for T."""
         super().check_parties(config, parties)
         check_numbers(config, parties)
 
@@ -244,7 +244,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def predictors(
         self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
     ) -> dict[int, Party]:
-        """Parties of a coded prediction: new shares of rows, new keys, the models of `parties`.
+        """Parties of a coded prediction of rows (m, d_n): new shares and keys, trained models.
 
         ConfigurationError if sums of the new rows could overflow. NotEnoughResultsError if too few
         holders have all steps. CheckpointError if their shares have different steps.

@@ -55,7 +55,7 @@ def whole_rows(public: Parameters, owner: int, prepared: np.ndarray) -> np.ndarr
 
 
 def rounded_rows(prepared: np.ndarray, point: FixedPoint, degree: int, square: int) -> np.ndarray:
-    """Expanded and rounded rows with bounded norm; see `whole_rows`.
+    """Expanded and rounded rows, (rows, d) integers, of squared norm at most `square`.
 
     A longer row is scaled down and rounded towards 0, so that the server's bound holds.
     """

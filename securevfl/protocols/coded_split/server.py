@@ -165,7 +165,10 @@ class Server(Participant):
         self.engine.enter_round(self, round)
 
     async def sums(self) -> Element:
-        """Sums U_1 to U_K from the first R uploads (line 6), (K, |B|, h)."""
+        """Sums U_1 to U_K from the first R uploads (line 6), (K, |B|, h).
+
+        NotEnoughResultsError if fewer than R come within the result timeout.
+        """
         public = self.public
         timeout = public.config.result_timeout if self.round > 1 else None  # set-up is in round 1
         uploads = await self.collect("embedding", count=public.results_needed, timeout=timeout)
@@ -323,7 +326,7 @@ class Server(Participant):
         self.report_inference()
 
     def check(self, sums: Element) -> None:
-        """Refuse sums of test rows beyond the bound for the present steps."""
+        """Raise RangeError for sums of test rows beyond the bound for the present steps."""
         assert self.made is not None
         self.made.call(check_sums, sums, self.round, shape=(0,))
 

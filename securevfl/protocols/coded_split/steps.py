@@ -29,6 +29,8 @@ class Steps:
 
     Parameters
     ----------
+    public : Parameters
+        Public parameters.
     stream : callable
         Function from a step's number to the server's stream for stochastic rounding.
     """
@@ -78,10 +80,7 @@ def sums_in_range(sums: np.ndarray, field: PrimeField, largest: int, round: int)
 
 
 def in_range(sums: np.ndarray, largest: np.ndarray | int, round: int) -> np.ndarray:
-    """Refuse sums beyond the bound from the owners' data and the steps so far.
-
-    Raises RangeError.
-    """
+    """Raise RangeError if a signed sum exceeds `largest` in magnitude; else an empty array."""
     beyond = np.abs(sums) > largest
     if beyond.any():
         raise RangeError(
@@ -136,6 +135,8 @@ def measures_of(centre: Centre, *rest: Any) -> np.ndarray:
 
     Parameters
     ----------
+    centre : Centre
+        Server model, for the task.
     *rest : objects
         Labels, the order of rows and the scores of each piece.
 
@@ -155,7 +156,7 @@ def entry(values: np.ndarray, place: int) -> np.ndarray:
 
 
 def measures_named(task: str) -> tuple[str, ...]:
-    """Names of a task's measures, in the order of `measures_of`."""
+    """Names of the measures of a task that `measures_of` returns, in its order."""
     if task == "binary":
         return ("accuracy", "auc", "f1")
     return ("rmse",) if task == "regression" else ("accuracy",)
@@ -171,6 +172,7 @@ def in_order(first: np.ndarray, order: np.ndarray, *others: np.ndarray) -> np.nd
     order : ndarray, (rows of all pieces,)
         Number of each row; -1 for padding.
     *others : ndarray
+        The other pieces.
     """
     values = np.concatenate([first, *others])
     found = np.empty((int(order.max()) + 1, *values.shape[1:]), values.dtype)

@@ -25,10 +25,7 @@ Step = tuple[int, Element, Element]  # its number, the holder's share, its diges
 def check_elements(
     public: Parameters, what: str, sender: int, value: Any, shape: tuple[int, ...]
 ) -> None:
-    """Refuse a value that is no array of field elements of the given shape.
-
-    Raises ProtocolError.
-    """
+    """Raise ProtocolError unless a value is an array of field elements of this shape."""
     dtype, what = public.field.dtype, f"coded_split: {what}"
     if not isinstance(value, Element):
         check_array(what, sender, value, shape, dtype, public.field.modulus)
@@ -73,10 +70,9 @@ def steps_in(
 
 
 def check_request(public: Parameters, request: Any) -> None:
-    """Refuse a request that does not name exactly a piece of the test rows.
+    """Raise ProtocolError unless a request names exactly a piece of the test rows.
 
-    The number of a piece determines its rows, so a label has one list of rows. Raises
-    ProtocolError.
+    The number of a piece determines its rows, so a label has one list of rows.
     """
     what = "coded_split: a request"
     if not isinstance(request, Request) or request.part != "test" or "test" not in public.batches:

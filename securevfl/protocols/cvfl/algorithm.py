@@ -42,9 +42,9 @@ class Batch:
     Attributes
     ----------
     places, rows : ndarray of int, (|B|,)
-        Positions among the labelled rows, and row numbers.
+        Positions among the party's labelled rows, and their row numbers.
     oldest : int
-        Earliest launch whose embeddings are used.
+        Number of the earliest update whose embeddings may still be used.
     """
 
     places: np.ndarray
@@ -99,9 +99,9 @@ class Launch:
     loss, factor : Secret, ()
         Loss of the batch; factor of equation 3.
     dw : dict of str to Secret
-        Gradient dF_l/dw_0.
+        Gradient dF_l/dw_0 by name of the weight.
     parts : dict of int to Secret
-        dF_l/dh_m of the parties with embeddings in the batch.
+        dF_l/dh_m by party m with embeddings in the batch.
     """
 
     loss: Secret
@@ -125,12 +125,14 @@ def launch(
     models : (Model, Secret, Model)
         w_0^l, labels by row, and the newest embeddings.
     shapes : mapping of str to tuple of int
-        Shapes of the weights of w_0.
+        Shapes of the weights of w_0 by name.
     public : (Batch, Aggregation, Objective)
+        The batch, the rule that joins embeddings, and the numbers of the objective F_l^q.
     receivers : sequence of int
         Parties that have embeddings in it.
     embeddings, penalties : mapping of int to Secret
-        h_m that are fresh, and r(theta_m); the order of the latter decides the last bit.
+        h_m made for this update, and penalties r(theta_m). These are summed in their order, which
+        decides the last bit.
     """
     top, *own = models
     fresh = dict(sorted(embeddings.items()))
@@ -149,7 +151,7 @@ def launch(
 
 
 class Stale(LastEmbeddings):
-    """Newest embeddings, which are protected; the launches that they belong to are public.
+    """Newest embeddings of all parties, which are protected; their updates' numbers are public.
 
     Parameters
     ----------
@@ -281,8 +283,8 @@ class PassiveParty(OpenClient):
     def step_with(self, gradients: Mapping[int, tuple[np.ndarray, Secret]]) -> None:
         """Step theta_m -= gamma (v + lambda grad r(theta_m)), v = J^T dF_l/dh_m (lines 2 to 6).
 
-        In step, with the gradients of all active parties of the round, in the order of their
-        numbers. The optimiser adds the gradient of the penalty (line 4).
+        `gradients` are pairs (rows, dF/dh_m), by number of the active party, and used in that
+        order. The optimiser adds the gradient of the penalty (line 4). Early requests are answered.
         """
         for sender in sorted(gradients):
             self.update(*gradients[sender])  # lines 3 to 5
@@ -315,6 +317,8 @@ class ActiveParty(PassiveParty):
         Batches of places in `labelled_rows`.
     top : Model
         w_0^l, the copy of the top model; given as a `Centre`.
+    aggregation, config : Aggregation, CvflConfig
+        Rule that joins embeddings; the options.
     pace : float
         Its number of updates relative to the fastest active party's.
     unanswered : int
@@ -407,7 +411,8 @@ class ActiveParty(PassiveParty):
     ) -> bool:
         """Add the other parties' h_m and r(theta_m) that arrive in time (lines 7 to 10).
 
-        False when the run is over. An embedding of an earlier launch is kept as a stale one.
+        It waits for `penalties_needed` penalties. False when the run is over. An embedding of an
+        earlier launch is kept as a stale one.
         """
         patience = self.config.patience
         deadline = None if patience is None else self.now + patience
@@ -477,6 +482,8 @@ class Collaborator(Participant):
         Numbers of all parties, and of the L active ones.
     centre : Model
         w_0, the top model; given as a `Centre`.
+    config : CvflConfig
+        The options.
     steps : int
         Updates of w_0 so far.
     updates : ndarray, (L,)

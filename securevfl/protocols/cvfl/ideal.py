@@ -26,8 +26,8 @@ class Ideal:
 
     Parameters
     ----------
-    world : World
-        With the messages of the run.
+    world, made : World, Protocol
+        Traced run, with its messages; the configured protocol.
     """
 
     def __init__(self, world: World, made: Any) -> None:

@@ -102,9 +102,9 @@ class CvflConfig(EmbeddingConfig):
 
 
 def check_options(config: CvflConfig, parties: int) -> None:
-    """Refuse options that contradict each other or do not fit M parties.
+    """Raise ConfigurationError for options that contradict each other or do not fit M parties.
 
-    ConfigurationError with the option to change.
+    The message names the option to change.
     """
     if config.active is not None and config.active > parties:
         raise ConfigurationError(

@@ -112,7 +112,7 @@ class Cvfl(Provable, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: CvflConfig, parties: int) -> None:
-        """Refuse options that contradict each other or do not fit M parties."""
+        """Raise ConfigurationError for options that contradict or do not fit M parties."""
         super().check_parties(config, parties)
         check_options(config, parties)
 
@@ -160,7 +160,7 @@ class Cvfl(Provable, EmbeddingProtocol):
         )
 
     def batches_of(self, active: int) -> Batches:
-        """Batches of an active party; the first one draws as the server of `split` does.
+        """Batches of an active party; those of party 0 equal the batches of `split`'s server.
 
         They are public: the requests name their rows to all parties.
         """
@@ -182,7 +182,7 @@ class Cvfl(Provable, EmbeddingProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Requests, embeddings and gradients of Algorithms 1 and 2, top models of Algorithm 3.
 
-        In step, top models and the end come with the announcement.
+        In mode "sync", top models and the end of the run are parts of the announcement.
         """
         config, in_step = self.config, self.config.mode == "sync"
         has_passive = len(self.label_sets) < self.data.parties

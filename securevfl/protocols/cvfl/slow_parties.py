@@ -44,7 +44,7 @@ class Objective:
     q : float or "auto"
         Exponent q; 1 if the party is not slow. "auto" solves for a factor of 1 / pace.
     pace : float
-        The party's part of the fastest one's updates.
+        The party's number of updates over the fastest party's, in [0, 1].
     weight_decay : float
         Weight decay lambda.
     at_most : float

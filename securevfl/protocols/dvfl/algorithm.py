@@ -60,6 +60,8 @@ class Learner(Participant):
 
     Attributes
     ----------
+    index, peers : int, sequence of int
+        Its number; numbers of the guests.
     schedule : RoundSchedule
         Schedule of rounds and of the actions in each.
     network : Model
@@ -133,7 +135,7 @@ class Guest(Learner):
     features : Secret, (rows, d_g)
         Its columns of all its rows, the aligned ones first; given as an array.
     width : int
-        d_g, of a code.
+        Width d_g of its code.
     aligned : int
         M, the number of aligned rows.
     batches : Batches
@@ -188,7 +190,7 @@ class Host(Learner):
     Attributes
     ----------
     width, own_width : int
-        d_g, of a guest's code, and d_k, of an encoding.
+        Width d_g of a guest's code, and d_k of the host's encoding.
     bound : int or None
         Largest number of inputs in the replay buffer; None for no bound.
     replay : bool
@@ -201,7 +203,7 @@ class Host(Learner):
         Its registers: by guest, the newest two activations that it wrote, the newest first, and
         their rounds. The clock of a guest on another machine may be ahead, by less than a round.
     buffer : tuple of Secret, (|B|, N d_g)
-        Replay buffer: inputs of earlier rounds, the oldest first.
+        Replay buffer: inputs of earlier rounds, the oldest first; `saved` holds it for checkpoints.
     lives : int
         Number of ended incarnations; the buffer loses its last item at each rejoin.
     steps : int
@@ -311,9 +313,9 @@ class Host(Learner):
     def learned(self) -> bool:
         """Whether the host can send encodings; False if it never made a step.
 
-        It is judged on the inputs that it trained on last: an aligned row may lack a guest. All
-        may learn whether it reconstructs them worse than their mean does, and if so both errors.
-        RunError when that is so after `_ENOUGH` steps; with fewer a notice is recorded.
+        Its error of reconstruction, on the inputs that it trained on last, is compared with that
+        of their mean. All may learn the comparison, and if the host is worse, both errors. It is
+        then a RunError after `_ENOUGH` steps; before, a notice is recorded.
         """
         who = f"dvfl: party {self.index} (a host)"
         if not self.steps:
@@ -351,17 +353,17 @@ class Owner(Participant):
     guests, hosts : sequence of int
         Numbers of the guests and hosts.
     schedule : RoundSchedule
-        Which round it is.
+        Schedule of the rounds, which gives the current one.
     centre : Model
         The classifier; given as a `Centre`.
     width : int
-        d_k, of a host's encoding.
+        Width d_k of a host's encoding.
     labels : Secret, (M,)
         Labels of the aligned rows; given as an array.
     rows : Model
-        Which of the aligned rows train, in which batches; given as `OwnRows`.
+        The aligned rows for training, in batches, and for validation; given as `OwnRows`.
     validates : int
-        Number of rows that do not train.
+        Number of validation rows.
     epochs : int
         Largest number of epochs.
     stop_after : int or None
@@ -423,7 +425,7 @@ class Owner(Participant):
             await self.sleep(max(0.0, self.schedule.start(round + 1) - self.now))
 
     async def gather(self) -> None:
-        """Collect the hosts' encodings of the aligned rows; hosts wait for codes first."""
+        """Collect the hosts' encodings of the aligned rows; RunError if none comes in time."""
         timeout = 2 * self.patience
         encodings = await self.collect("encoding", senders=self.hosts, timeout=timeout)
         if not encodings:

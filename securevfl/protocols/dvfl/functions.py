@@ -19,7 +19,7 @@ class OwnRows:
     Parameters
     ----------
     order : ndarray, (M,)
-        The aligned rows in random order: those of `batches` train, the rest validates.
+        The aligned rows in random order: first those of `batches`, then the validation rows.
     batches : Batches
         Batches of places in the training rows.
     """
@@ -46,6 +46,7 @@ def own_rows(places: np.ndarray, aligned: int, rows: int) -> np.ndarray:
     Parameters
     ----------
     places : ndarray of int, (B,)
+        The batch's positions.
     aligned : int
         Number M of aligned rows.
     rows : int
@@ -76,7 +77,7 @@ def beside(
     width: int,
     *others: np.ndarray,
 ) -> np.ndarray:
-    """Arrays side by side, given in the order of `senders`; see `side_by_side`."""
+    """Arrays, given in the order of `senders`, side by side in the order of `everyone`."""
     return side_by_side(dict(zip(senders, (first, *others), strict=True)), everyone, width)
 
 

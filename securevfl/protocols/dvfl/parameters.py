@@ -144,9 +144,9 @@ class DvflConfig(BaseModel):
 
 
 def check_schedule(config: DvflConfig) -> None:
-    """Refuse schedules in which hosts learn nothing new.
+    """Raise ConfigurationError for schedules in which hosts learn nothing new.
 
-    ConfigurationError with the option to change.
+    The message names the option to change.
     """
     if config.centre == "host_mlp":
         raise ConfigurationError(
@@ -166,9 +166,9 @@ def check_schedule(config: DvflConfig) -> None:
 
 
 def check_data(config: DvflConfig, data: VerticalDataset) -> None:
-    """Refuse too few rows for early stopping, and columns of category codes.
+    """Raise ConfigurationError for too few rows for early stopping, or category codes as columns.
 
-    ConfigurationError with the option to change.
+    The message names the option to change.
     """
     if config.stop_after is not None and int(config.held_out * data.rows) < 1:
         raise ConfigurationError(

@@ -116,7 +116,7 @@ class Dvfl(Provable, Protocol):
 
     @classmethod
     def check_parties(cls, config: DvflConfig, parties: int) -> None:
-        """Refuse schedules in which hosts learn nothing new."""
+        """Raise ConfigurationError for schedules in which hosts learn nothing new."""
         super().check_parties(config, parties)
         check_schedule(config)
 
@@ -349,8 +349,8 @@ class Dvfl(Provable, Protocol):
     def ideal(self, world: World) -> None:
         """Declare outputs: activations and codes to hosts, encodings to the owner, losses to all.
 
-        All may also learn whether a host reconstructs badly, how many numbers of codes are dead
-        (the same for all rows) and, with early stopping, whether it is time to stop.
+        All may also learn whether a host reconstructs badly, how many entries of codes are equal
+        for all rows and, with early stopping, whether training stops.
         """
         Ideal(world, self).run()
 

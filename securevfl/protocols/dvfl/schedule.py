@@ -17,7 +17,7 @@ class RoundSchedule:
     per_epoch : int
         Iterations of a guest's epoch.
     guest_rounds, rounds : int
-        Number of rounds in which guests train, and in which hosts do. In round r a host reads the
+        Number of rounds in which guests, and in which hosts train. In round r a host reads the
         activations that were written up to round r - 1.
     period : int
         Guest epochs from one communication epoch to the next (appendix F.1).

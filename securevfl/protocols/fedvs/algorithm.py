@@ -96,7 +96,9 @@ LABELS: Mapping[str, str] = {"train": "labels", "test": "test labels"}
 
 
 class Client(KeyParticipant):
-    """Client n: shares its data once and its model every round; evaluates and updates.
+    """Client n (`index`): shares its data once and its model every round; evaluates and updates.
+
+    `features` has its columns, (rows, d_n), by part of the data; `network` is its bottom model.
 
     Attributes
     ----------
@@ -219,10 +221,10 @@ class Client(KeyParticipant):
             self.ledger.hear_of_step(round, moved=moved)
 
     async def catch_up(self) -> None:
-        """Make the steps of missed rounds, before this client shares its model again.
+        """Request and make the steps of missed rounds, before this client shares its model again.
 
-        RunError if the server now reports a round differently from its announcement then. Otherwise
-        it could have made a single client step by another sum before.
+        RunError if the server reports a round otherwise than it announced it to this client: the
+        server could else make a single client step by another sum.
         """
         for round, batch, attempt, gradient in await one_story.catch_up(self):
             check_rows(self.public, batch)
@@ -260,7 +262,7 @@ class Client(KeyParticipant):
         return signing_of(self, self.sworn)
 
     def count_release(self, batch: Batch) -> None:
-        """Count a sum of these rows before sharing the model for it; refuse one over budget.
+        """Count a sum of these rows, before the client shares its model for it.
 
         The others' uploads may suffice for the sum, so the client counts before it shares.
         PrivacyError if the sums of a row, times the width h, would reach the budget.
@@ -374,11 +376,11 @@ class Client(KeyParticipant):
         return self.public.one_sum or bool(self.opened(moved, "whether its model moved"))
 
     def is_new(self, life: int, told: bytes) -> bool:
-        """Whether the label (life, round) is unused; if so it is marked as used.
+        """Whether the label (life, round) of an upload is unused; if so it is marked as used.
 
-        Equal masks on two polynomials would reveal their difference. The shares of an earlier
-        upload are deleted, so it cannot be repeated even for the same announcement. Always True
-        without masks.
+        `life` is the server's incarnation, `told` encodes the sum's announcements. Equal masks on
+        two polynomials would reveal their difference. The shares of an earlier upload are deleted,
+        so it cannot be repeated even for the same announcement. Always True without masks.
         """
         newest, _ = self.answered.get(life, (0, b""))
         if not self.public.config.masked:
@@ -395,10 +397,10 @@ class Client(KeyParticipant):
         return masked(*own, told, self.label, self.public.degree)
 
     def check_range(self, batch: Batch, model: Element) -> None:
-        """Refuse to share if an entry |X-bar^(B) W-bar| > floor((p-1)/(2N)), as sums could wrap.
+        """Raise RangeError if an |X-bar^(B) W-bar| > floor((p-1)/(2N)), since sums could wrap.
 
-        The server cannot see a wrap. The error reveals one bit about the client's data, which the
-        card lists.
+        The server cannot see a wrap. The error reveals one bit about the client's data, as the
+        method's card states.
         """
         public, part = self.public, batch.part
         samples = public.batches[part].samples(batch.rows)
@@ -431,7 +433,7 @@ class Client(KeyParticipant):
     def operations(self, kind: str) -> int:
         """Multiply-adds (section 5.3): d_n h D_n N log^2 N to share, |B| h sum_n d_n D_n to embed.
 
-        A mask (ours) costs a multiply-add for each element of its streams.
+        A mask (our addition) costs a multiply-add for each element of its streams.
         """
         public, h, N = self.public, self.public.config.width, len(self.peers)
         own = self.weights
@@ -640,7 +642,10 @@ class Server(Participant):
         )
 
     def interpolate(self, attempt: Attempt, uploads: Mapping[int, Any]) -> Element:
-        """Values psi(beta_1..beta_K) of the decoded polynomial, up to A wrong uploads corrected."""
+        """Values psi(beta_1..beta_K), (K, |B|, h), from uploads by client; corrects up to A.
+
+        CorruptResultsError if more are wrong, NotEnoughResultsError if fewer than R have the shape.
+        """
         shape = len(self.batch.rows), self.public.config.width
         if self.public.active:
             told = attempt.told(self.round, self.batch)

@@ -104,7 +104,7 @@ def _dealing_of(
 
 
 def show(client: Any, model: Element) -> None:
-    """Share the model, each share with the newest history hash (zeros at the start).
+    """Send the model's shares to all clients, each with the newest history hash (first zeros).
 
     At level active each share has a proof, too.
     """
@@ -155,7 +155,7 @@ def tell_dealt(client: Any, message: Message) -> None:
 
 
 def compare_dealt(client: Any, message: Message) -> None:
-    """Compare another client's statements on a round's model dealings with this client's.
+    """Compare another client's statements in `message`, on a round's model dealings, with own ones.
 
     Raises
     ------

@@ -49,9 +49,9 @@ class Ideal:
         self.X = {part: [self.segments(n, part) for n in self.clients] for part in public.batches}
 
     def pretrain(self, own: Mapping[int, Pretraining], alone: bool) -> None:
-        """Pre-train; figures are outputs to all, labels to client 0, its head to the server.
+        """Declare outputs of pre-training: figures to all, labels to client 0, head to server.
 
-        Networks, and with a head the server model, start from it.
+        Networks, and with a head the server model, start from the pre-trained weights.
         """
         world = self.world
         for n, like in own.items():
@@ -141,9 +141,10 @@ def declare(
 ) -> None:
     """Declare all outputs of a run, for the rounds and clients that its messages show.
 
-    K + T uploads already reveal something of a sum, though decoding needs R. An upload counts when
-    it is sent, because it reaches the server even after the attempt was abandoned. A client that is
-    down when dL/dH arrives misses the step.
+    `outputs` is the number of scores of a row, `pretraining` the clients' pre-training. K + T
+    uploads already reveal something of a sum, though decoding needs R. An upload counts when it is
+    sent, because it reaches the server even after the attempt was abandoned. A client that is down
+    when dL/dH arrives misses the step.
     """
     config, ideal = public.config, Ideal(world, public)
     ideal.pretrain(pretraining, (SERVER, "labels of rows alone") in world.inputs)

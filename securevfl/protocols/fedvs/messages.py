@@ -53,8 +53,8 @@ class Attempt:
         `Party.life` of the server; a restarted server, or that of a resumed run, has another
         number.
     harmless : tuple of int
-        Rounds since the last step in which too few clients uploaded to reveal anything. Only
-        clients that crashed since then use this field and `stepped`.
+        Rounds since the last step in which fewer than K + T clients uploaded, which reveals
+        nothing. Only clients that crashed since then use this field and `stepped`.
     stepped : int
         Round of the last step.
     """

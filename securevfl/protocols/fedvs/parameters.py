@@ -154,6 +154,8 @@ class Parameters:
 
     Attributes
     ----------
+    config : FedVSConfig
+        The options.
     code : LagrangeCode
         Evaluation points, K and T.
     data_point, model_point : FixedPoint
@@ -222,10 +224,10 @@ class Parameters:
 
     @property
     def stories(self) -> int:
-        """Most announcements of one attempt that each reveal something to a server with T clients.
+        """Largest number of different announcements of one round that a lying server could use.
 
-        Each needs R - K - T + 1 further clients, usually K + T; two are possible if 2R <= N + T +
-        2(K-1).
+        The server colludes with T clients. Each announcement needs uploads of R - K - T + 1 other
+        clients, usually K + T, to reveal anything; two are possible if 2R <= N + T + 2(K-1).
         """
         code = self.code
         telling = max(self.telling_uploads, self.threshold - code.size + 1)
@@ -305,11 +307,11 @@ def results_needed(config: FedVSConfig, segments: int, parties: int) -> int:
 
 
 def degree_of(config: FedVSConfig, segments: int, parties: int) -> int:
-    """Degree of masked uploads in the shares.
+    """Degree of masked uploads, as polynomials in the shares.
 
-    At level covert no two versions of the server's announcement may both decode. With T clients'
-    help this needs 2 R' > N + T + 2 (K - 1): then the uploads of two versions have an honest client
-    in common, and fewer uploads reveal nothing. So R' = degree (K+T-1) + 1 >= floor((N+T)/2) + K.
+    At level covert no two announcements of one round may both be decodable. With T clients' help
+    this needs 2 R' > N + T + 2 (K - 1): then the uploads for both have an honest client in
+    common, and fewer uploads reveal nothing. So R' = degree (K+T-1) + 1 >= floor((N+T)/2) + K.
     """
     if config.security == "semi-honest":
         return 2
@@ -332,15 +334,11 @@ def cohort_number(config: FedVSConfig, parties: int) -> int:
 
 
 def refuse_any_sharers(config: FedVSConfig, code: LagrangeCode) -> None:
-    """Refuse cohorts = 0 with masks if the server waits for all clients to share.
+    """Raise ConfigurationError for cohorts = 0 with masks if the server waits for all clients.
 
-    In that case only a lying server would sum over fewer clients. (If the server does not wait,
-    honest runs reveal single clients' embeddings, as the claims state.) `paper` permits it.
-
-    Raises
-    ------
-    ConfigurationError
-        The message says whether such a server could decode two announcements at once.
+    In that case only a lying server would sum over fewer clients; the message says whether it could
+    decode two announcements at once. If the server does not wait, honest runs reveal single
+    clients' embeddings, as the claims state. The option `paper` permits cohorts = 0.
     """
     if not config.masked or config.cohorts != 0 or config.share_timeout is not None or config.paper:
         return

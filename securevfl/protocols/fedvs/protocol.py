@@ -160,7 +160,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @classmethod
     def check_parties(cls, config: FedVSConfig, parties: int) -> None:
-        """Refuse too few clients (R + 2A results are needed), or too many mask keys."""
+        """Raise ConfigurationError for fewer than R + 2A clients, or too many mask keys."""
         super().check_parties(config, parties)
         check_stop(cls.name, config, on_labels=config.pretrain == "full")
         code = code_of(config, parties)
@@ -261,15 +261,15 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return super().roles() | active
 
     def check_overflow(self) -> None:
-        """Refuse a configuration in which the sum could leave [-(p-1)/2, (p-1)/2] and wrap."""
+        """Raise WouldOverflowError if the sum could leave [-(p-1)/2, (p-1)/2] and wrap."""
         self.refuse_overflow(self.public, {p: self.features(p) for p in self.shared_parts})
 
     def refuse_overflow(
         self, public: Parameters, parts: Mapping[str, Sequence[np.ndarray]]
     ) -> None:
-        """Refuse rows whose sum could wrap modulo p.
+        """Raise WouldOverflowError for rows, (M, d_n) by part and client, whose sum could wrap.
 
-        The condition is sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w) <= (p-1)/2, with w the
+        Safe is sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w) <= (p-1)/2, with w the
         enforced weight bound.
         """
         config = self.config
@@ -335,7 +335,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     def predictors(
         self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
     ) -> dict[int, Party]:
-        """Parties of a coded prediction, with masks as in training.
+        """Parties by number of a coded prediction of rows (m, d_n), with masks as in training.
 
         Rows, even a single one, are padded into K segments like training rows. Networks and server
         model are those of `parties`, which are only read.

@@ -25,7 +25,8 @@ def segments_of(
 
     Parameters
     ----------
-    features : ndarray, (M, d), float32
+    features, degree : ndarray (M, d) float32, int
+        The client's encoded and scaled rows, and the number D of their powers.
     point : FixedPoint
         Quantiser with lx bits.
     order : ndarray, (K, ceil(M/K))
@@ -70,11 +71,10 @@ def refuse_wrap(
     round: int,
     advice: str,
 ) -> np.ndarray:
-    """Refuse a model if an entry |X-bar^(B) W-bar| of a client exceeds `limit`.
+    """Raise RangeError if an entry |X-bar^(B) W-bar| of a client exceeds `limit`.
 
     Row sum times largest weight bounds every entry; the exact product is computed only where that
     bound does not settle it, in int64, which the protocol's check before the run makes wide enough.
-    Raises RangeError.
 
     Parameters
     ----------
@@ -83,9 +83,13 @@ def refuse_wrap(
     model : ndarray, (d D + 1, h), field elements
         Quantised model W-bar.
     row_sum : ndarray, ()
-        Result of `row_sum_of`.
+        Largest row sum of |X-bar| (`row_sum_of`).
     samples : ndarray, (K |B|,)
         Row numbers of the batch.
+    point, degree : FixedPoint, int
+        Quantiser of the rows, and number D of their powers.
+    client, round : int
+        Numbers for the error.
     advice : str
         Numbers that may be lowered, for the error.
 
@@ -115,7 +119,8 @@ def mean_of_sums(sums: np.ndarray, point: FixedPoint, bits: int, terms: int) -> 
 
     Parameters
     ----------
-    sums : ndarray, (K, |B|, h), field elements
+    sums, point : ndarray (K, |B|, h), FixedPoint
+        Decoded sums of the batch by segment, field elements; fixed-point format of the field.
     bits : int
         Binary places of the sums.
     terms : int

@@ -21,6 +21,8 @@ def update(
 ) -> tuple[np.bool_, int]:
     """One step of a client with dL/dH_n = (1/|S|) dL/dH on its real rows (lines 33-35).
 
+    `gradient` is dL/dH, `samples` its row numbers (-1 for padding), `sharers` the number |S|.
+
     Returns
     -------
     bool, int
@@ -56,9 +58,10 @@ def measured(scores: np.ndarray, labels: np.ndarray, task: Any, name: str) -> fl
 def take_head(
     centre: Centre, weight: np.ndarray, names: list[str], parties: int, *others: np.ndarray
 ) -> None:
-    """Have the server model start from the head of client 0.
+    """Load client 0's pre-trained head into the server model.
 
-    H is the mean, so N H is client 0's embedding, which its head knows, and the others'.
+    The first weight is multiplied by `parties`, because the server model reads the mean of N
+    embeddings, of which the head knows only client 0's.
     """
     head = dict(zip(names, (weight, *others), strict=True))
     first = next(name for name, weight in head.items() if weight.ndim > 1)

@@ -75,10 +75,10 @@ class Sum:
 
 
 class SumLedger:
-    """Announced sums since the last step, and the possible uploaders of each.
+    """Announced sums since the last step, and the clients that may have uploaded to each.
 
-    The server has a ledger of all sums that it announced, each client one of the sums to which it
-    uploaded.
+    The server has a ledger of all sums that it announced; each client has one of the sums to which
+    it uploaded.
 
     Parameters
     ----------
@@ -156,12 +156,11 @@ class SumLedger:
         return self.sums[max(self.sums)]
 
     def again(self, wanted: int) -> Batch:
-        """Batch to request again when no row is free; needs an announced sum since the step.
+        """Earlier batch to request again, when each row is in a sum since the last step.
 
-        The batch is one without enough uploads to decode, whose rows the fewest clients refuse, if
-        `wanted` others are left: random rows would meet the uploads of nearly all clients, and
-        nobody would answer. Otherwise it is the newest sum's batch, which needs the same clients
-        again.
+        It is one without enough uploads to decode, whose rows the fewest clients refuse, if at
+        least `wanted` clients do not refuse it: of random rows nearly all clients would refuse
+        some. Otherwise it is the newest sum's batch, which needs the same clients again.
         """
         left = [one for one in self.partly if self.same_rows(one[0]) is None]
         least = min(left, key=lambda one: len(one[1]), default=None)
@@ -197,9 +196,9 @@ class SumLedger:
         return next((batch for batch in made if batch.part == "train"), None)
 
     def report(self, client: int, uploaded: Collection[int]) -> None:
-        """Note the rounds in which a client, by its own account, may have uploaded.
+        """Store a client's report of the rounds in which it may have uploaded.
 
-        It gives the account in a later round, and uploads to no earlier one any more.
+        A client reports in a later round, and then uploads to no earlier one.
         """
         # What has come outweighs what a client says: it may have crashed and forgotten its upload.
         for round, possible in self.uploaders.items():
@@ -238,11 +237,11 @@ class SumLedger:
             self.received.pop(round, None)
 
     def go_back(self, round: int) -> None:
-        """Forget later sums whose models are gone, after all parties went back over a step.
+        """Forget sums after `round`, if all parties went back over a step and lost those models.
 
-        Their rows would be left out of batches of earlier models, and every number after that would
-        be another. The next step would forget them as well. A server that comes back alone is in a
-        round after all that it announced: clients may have those models, and it forgets nothing.
+        Otherwise the rows of these sums would be left out of batches, and the resumed run would
+        differ from the unbroken one. A server that restarts alone is in a round after all that it
+        announced: clients may have those models, and it forgets nothing.
 
         Parameters
         ----------
@@ -264,9 +263,9 @@ class SumLedger:
             self.recall(round)
 
     def stand_still(self) -> None:
-        """Keep all sums: the newest sum's gradient was zero and moved no model.
+        """Keep the server's sums after a zero gradient, which moved no model.
 
-        Of the server. Each row stays in one of equal sums, in the newest, which was decoded.
+        Of sums over the same clients, each row stays only in the newest, to bound memory.
         """
         self._merge()
 
@@ -293,18 +292,19 @@ class SumLedger:
             self.unsure = (first, round) if first < round else (0, 0)
 
     def hear_of_attempt(self, attempt: Attempt, *, believed: bool = True) -> None:
-        """Forget a client's uploads before its last crash in rounds that the server calls settled.
+        """Update a client's ledger by the server's announcement of an attempt.
 
-        Settled are the rounds up to the server's last step, ``attempt.stepped``, which also leave
-        the range `unsure`, and the rounds below the threshold, ``attempt.harmless``. Uploads of the
-        present incarnation are forgotten in `hear_of_step` only.
+        A client forgets its uploads before its last crash to rounds up to the server's last step,
+        ``attempt.stepped``, and to rounds with too few uploads, ``attempt.harmless``. Rounds up to
+        ``stepped`` also leave the range `unsure`. Uploads since the crash are forgotten in
+        `hear_of_step` only.
 
         Parameters
         ----------
         attempt : Attempt
             Announcement of the server.
         believed : bool
-            Whether the client believes it. If not, it forgets no upload here.
+            Whether the client trusts it. If not, it forgets no upload here.
         """
         if believed:
             old = [n for n in self.sums if 0 < n < self.incarnation]
@@ -321,11 +321,11 @@ class SumLedger:
         return tuple(sorted(round for round in rounds if round > max(self.last_step, 0)))
 
     def hear_of_step(self, round: int, *, moved: bool) -> None:
-        """Note that the server stepped, and whether this client's model moved.
+        """Update a client's ledger after the server's step of a round; `moved` for its own model.
 
-        If it moved, all later sums have another model of this client. If not, its uploads are no
-        longer reported, but still count, because only the server says that others stepped. A step
-        before the present incarnation, of which a client is told that missed it, undoes no upload
+        If the model moved, its uploads up to this round are forgotten, because later sums have
+        another model. If not, its uploads are no longer reported, but still count, because only the
+        server says that others stepped. A missed step from before the last crash undoes no upload
         of a later round.
         """
         if moved:

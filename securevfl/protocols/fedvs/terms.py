@@ -18,11 +18,10 @@ from securevfl.verified import Element
 
 
 def check_attempt(public: Parameters, attempt: Attempt) -> None:
-    """Refuse an attempt whose sum could single out a client, or without a valid label.
+    """Raise ProtocolError for an attempt whose sum could single out a client, or a bad label.
 
     A repeated client, or a number that is no client's, could reduce a sum to one client's value. So
-    could a row with two numbers, which `check_rows` excludes at the announcement. Raises
-    ProtocolError.
+    could a row with two numbers, which `check_rows` excludes at the announcement.
     """
     N = public.code.parties
     sharers = set(attempt.sharers) & set(range(N))
@@ -51,10 +50,10 @@ def check_attempt(public: Parameters, attempt: Attempt) -> None:
 
 
 def check_rows(public: Parameters, batch: Batch) -> None:
-    """Refuse row numbers of invalid form.
+    """Raise ProtocolError unless a batch's rows are unsigned row numbers of a shared part.
 
     A client remembers the rows of its uploads by their numbers. A NumPy index may also be negative,
-    or a boolean mask; a row could then be summed under another number. Raises ProtocolError.
+    or a boolean mask; a row could then be summed under another number.
     """
     if batch.part not in public.batches:
         raise ProtocolError(
@@ -76,10 +75,9 @@ def check_rows(public: Parameters, batch: Batch) -> None:
 
 
 def check_data(public: Parameters, part: str, sender: int, share: Any) -> None:
-    """Refuse a value that is no share of a segment's rows of a part of the data.
+    """Raise ProtocolError unless a value is a share of the rows of a segment of a part.
 
-    The number of columns is not checked: a client does not know how many another one has. Raises
-    ProtocolError.
+    The number of columns is not checked: a client does not know how many another one has.
     """
     columns = share.shape[-1:] if isinstance(share, Element | np.ndarray) else ()
     shape = (public.batches[part].length, *columns)
@@ -89,9 +87,9 @@ def check_data(public: Parameters, part: str, sender: int, share: Any) -> None:
 def check_models(
     public: Parameters, round: int, shares: Mapping[int, Any], columns: Mapping[int, int]
 ) -> None:
-    """Refuse shares by sender if one is no model share of the sender's columns.
+    """Raise ProtocolError if one of `shares`, by sender, is no model share of its columns.
 
-    ProtocolError naming the first such sender.
+    The message names the first such sender.
     """
     what, h, field = f"fedvs: 'model' of round {round}", public.config.width, public.field
     for n, share in shares.items():
@@ -100,10 +98,7 @@ def check_models(
 
 
 def check_gradient(public: Parameters, round: int, rows: int, gradient: Any) -> None:
-    """Refuse a value that is no dL/dH of K segments with so many rows.
-
-    Raises ProtocolError.
-    """
+    """Raise ProtocolError unless a value has the form of dL/dH: K segments of `rows` rows."""
     shape = (public.code.segments * rows, public.config.width)
     check_array(f"fedvs: 'gradient' of round {round}", SERVER, gradient, shape, np.float32)
 
@@ -115,6 +110,8 @@ def why_not_announced(
 
     Parameters
     ----------
+    public, attempt : Parameters, Attempt
+        Public parameters, and the attempt.
     before : Sum or None
         Announced sum of the same rows, whose models the attempt must repeat.
     shared : collection of int

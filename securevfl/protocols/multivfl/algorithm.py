@@ -115,8 +115,8 @@ class DataOwner(Participant):
         Identifiers of these rows.
     copies : Copies
         W^C_{d,k} for all k.
-    batch : int
-        Rows of the largest batch.
+    width, batch : int
+        Width h of an activation, and rows of the largest batch.
     private : bool
         Whether samples are aligned by private set intersection.
     privacy : ActivationNoise or None
@@ -124,7 +124,7 @@ class DataOwner(Participant):
     limit : int
         Releases of a row that its epsilon allows.
     merged : int
-        The global round that the copies are of.
+        Global round of the copies.
     released : bytes
         Number of releases of each row (`securevfl.privacy.release_counts`). Seeded noise protects
         nothing, so it is not counted.
@@ -182,8 +182,8 @@ class DataOwner(Participant):
     async def run(self) -> None:
         """Answer the label owners until the server sends "stop".
 
-        A request of a new round says that all label owners are through with the last one: the
-        copies are merged before it is answered (lines 11 to 13).
+        The first request of a new round shows that all label owners have ended the last one, so
+        the copies are merged before it is answered (lines 11 to 13).
         """
         while True:
             payload = await self.receive("request", "gradient", "stop", safe=True)
@@ -229,7 +229,7 @@ class DataOwner(Participant):
         return A_
 
     def count_release(self, rows: np.ndarray, owner: int) -> None:
-        """Count a release of these rows before sending; refuse more than epsilon permits."""
+        """Count a release of these rows before sending; PrivacyError beyond the budget."""
         who = f"multivfl: data owner {self.index}, by label owner {owner},"
         refuse_repeated(rows, who)
         if self.privacy is None or self.privacy.seeded:
@@ -279,7 +279,7 @@ class LabelOwner(Participant):
     batch_stream : callable
         Public stream of its batches: the requests name their samples.
     batch, epochs : int
-        Samples of a batch, and E.
+        Samples of a batch, and number E of local epochs.
     private : bool
         Whether samples are aligned by private set intersection.
     rows : ndarray of int
@@ -355,7 +355,7 @@ class Server(Participant):
     centre : Model
         The common top model.
     optimizer : Model
-        `opt` of `ServerAggregation`.
+        Server optimiser, which moves the common top model towards the received ones.
     max_steps, epochs : int
         Number R of rounds, and E of local epochs.
     privacy : ActivationNoise or None

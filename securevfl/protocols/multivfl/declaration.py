@@ -21,9 +21,9 @@ def messages_of(
     label_owners : iterable of int
         Numbers of the label owners.
     batch_of : callable
-        Rows of a batch of a label owner.
+        Function from a label owner to the number of rows of its batch.
     width : int
-        h, of the activations.
+        Width h of the activations.
     private : bool
         Whether samples are aligned by private set intersection.
     """

@@ -92,7 +92,7 @@ class ActivationNoise(Released):
     Attributes
     ----------
     epsilon, delta, clip : float
-        As for `Released`.
+        Cost of one release of a row, and the bound C on its L2 norm.
     seeded : bool
         Whether the noise follows from the run's seed; then it protects nothing.
     """

@@ -212,8 +212,8 @@ class MultiVfl(Provable, EmbeddingProtocol):
     def centre_maker(self) -> Callable[[], Centre]:
         """Factory of new top models, with a new local optimiser.
 
-        Their first weights do not matter: a label owner replaces them by the server's in each
-        round, and these are the server's secret at first.
+        Their initial weights have no effect: a label owner replaces them by the server's in each
+        round, whose initial weights only the server has.
         """
         config, task = self.config, self.data.task
         return functools.partial(
@@ -260,8 +260,8 @@ class MultiVfl(Provable, EmbeddingProtocol):
     def ideal(self, world: World) -> None:
         """Declare outputs: all values sent, except activations with noise.
 
-        The run is computed as in Algorithm 1. Noise of a public seed hides nothing: A_{d,k} is
-        told with it.
+        The run is computed as in Algorithm 1. Noise of a public seed hides nothing, so A_{d,k} with
+        it is an output.
         """
         world.faults += filter(None, [told_by_rows(self.config.label_partition)])
         centre, optimizer = world.the(SERVER, "centre"), world.the(SERVER, "optimizer")

@@ -65,8 +65,9 @@ def pair_masks(
         Secret key s_u^SK.
     keys : mapping of int to PublicKey
         s_v^PK of the others; u itself is left out.
-    told : bytes
-        At level covert all earlier announcements; masks of different announcements do not cancel.
+    shape, told : tuple of int, bytes
+        Shape of the masks; at level covert all earlier announcements, encoded: masks of different
+        announcements do not cancel.
     """
     total: Element | int = 0
     use = (_PAIR, party.round, *([told] if told else []))
@@ -156,10 +157,10 @@ class Client(SummedClient):
             self.round_before = self.round
 
     def follow(self, round: int, rows: np.ndarray, summed: Any, gradient: Any) -> None:
-        """Step with a round's gradient, if this client is in the sum.
+        """Step with a round's gradient, if this client is in the sum (`summed`).
 
-        RunError if the sum is invalid, or differs from the one announced before. Otherwise the
-        server could have made a single client step by another sum before.
+        RunError if the sum is invalid, or differs from the one announced before: the server could
+        else make a single client step by another sum.
         """
         survivors = {*summed.survivors}
         few = len(survivors) < self.public.needed or not survivors <= {*self.peers}
@@ -180,7 +181,9 @@ class Client(SummedClient):
         self.update(samples, await self.receive("gradient", sender=SERVER), len(survivors))
 
     async def aggregate(self, x: Element, rows: np.ndarray | None = None) -> tuple[int, ...]:
-        """Rounds 0 to 4 for one input; return U3. A client outside U3 waits for the round's end.
+        """Take part in rounds 0 to 4 of secure aggregation with input x; return U3, the survivors.
+
+        A client outside U3 waits for the end of the round.
 
         With `rows`, at level covert, it stops if others received different announcements.
         """
@@ -226,7 +229,7 @@ class Client(SummedClient):
         return not before
 
     def masked(self, x: Element, secret: Key, seed: Key, deals: Mapping[int, Deal]) -> Element:
-        """Masked input y_u (round 2); refused with too few sharers, or if two keys are equal."""
+        """Masked input y_u (round 2); RunError for too few sharers, or two equal keys."""
         keys = {v: deal.key for v, deal in deals.items()}
         if len(keys) < self.public.needed:
             raise RunError(
@@ -239,7 +242,7 @@ class Client(SummedClient):
         return own + pair_masks(self, self.index, secret, keys, x.shape, self.told)
 
     def check(self, survivors: set[int], sharers: set[int]) -> None:
-        """Refuse to open if survivors are too few, no sharers, or lack this client."""
+        """Refuse to open if survivors are too few, no sharers, or lack this client (RunError)."""
         sound = self.index in survivors <= sharers
         if not sound or len(survivors) < self.public.needed:
             raise RunError(
@@ -396,7 +399,11 @@ class Server(SummedServer):
         return {"dropped": self.dropped}
 
     def give_up(self, did: str, who: Mapping[int, Any], needed: int) -> None:
-        """End a round without a step; the next one has another batch and fresh keys."""
+        """End a round without a step, as only `who` of `needed` clients `did` what was awaited.
+
+        The next round has another batch and fresh keys. NotEnoughResultsError after `max_attempts`
+        such rounds in a row.
+        """
         missing = sorted(set(self.peers) - set(who))
         why = f"{len(who)} clients {did} in time and {needed} are needed"
         if any(len(group) > 1 for group in self.public.cohorts.groups):
@@ -441,7 +448,7 @@ class Server(SummedServer):
 
 
 def different(*keys: bytes) -> np.ndarray:
-    """Refuse an upload if two sharers' keys are equal; return their number."""
+    """Refuse an upload if two sharers' keys are equal; return their number (RunError)."""
     if len(set(keys)) < len(keys):
         raise RunError(
             f"secagg_split: the server named {len(keys)} sharers with {len(set(keys))} keys, which "

@@ -33,7 +33,7 @@ Sums = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # rows and survivors
 @wire.message("secagg_split.Summed")
 @dataclass(frozen=True)
 class Summed:
-    """Message with dL/dH: the sum it belongs to, also for clients outside that sum.
+    """Sum to which a dL/dH belongs; the message has it, also for clients outside that sum.
 
     Attributes
     ----------
@@ -90,12 +90,7 @@ def histories(deals: Mapping[int, Any]) -> dict[int, Secret]:
 
 
 def check_rows(rows: Any, length: int) -> None:
-    """Refuse row numbers of invalid form, since the ledger stores them.
-
-    Raises
-    ------
-    ProtocolError
-    """
+    """Raise ProtocolError unless `rows` are unsigned row numbers below `length`."""
     formed = isinstance(rows, np.ndarray) and rows.dtype.kind == "u" and rows.ndim == 1
     if not formed or int(rows.max(initial=0)) >= length:
         raise ProtocolError(

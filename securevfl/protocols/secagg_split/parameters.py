@@ -160,7 +160,7 @@ def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
 def cohorts_for(config: SecAggConfig, parties: int, quorum: int) -> Cohorts:
     """Cohorts of N clients: as many as configured, or as possible if survivors may change.
 
-    PrivacyError where they are too many, or none are asked for and the level needs them.
+    PrivacyError for too many cohorts, or for none at a security level that needs them.
     """
     if config.cohorts == 0 and config.security == "covert" and quorum < parties:
         raise PrivacyError(

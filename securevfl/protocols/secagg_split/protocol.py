@@ -104,7 +104,7 @@ class SecAggSplit(SummedEmbeddings):
 
     @classmethod
     def check_parties(cls, config: SecAggConfig, parties: int) -> None:
-        """Refuse too few clients for t and the quorum, and a prime without room."""
+        """Raise ConfigurationError for too few clients (t, quorum), or a prime below 2^16."""
         super().check_parties(config, parties)
         cohorts_for(config, parties, thresholds(config, parties)[1])
         if config.prime < 2**16:

@@ -27,11 +27,11 @@ from securevfl.verified.trace import KEY_BYTES
 
 
 def outline_of(config: SecAggConfig, shape: Shape) -> Outline | None:
-    """Message schedule of a run; None with a timeout, where it is chance who shares.
+    """Message schedule of a run; None with a timeout, because the sharing clients are then random.
 
-    It takes that all clients share and that the cohorts that upload first survive. If cohorts
-    differ in size, the bytes are those of the likeliest number of survivors. The work of networks
-    other than polynomial ones does not follow from sizes.
+    It assumes that all clients share and that the cohorts that upload first survive. If cohorts
+    differ in size, the bytes are those of the likeliest number of survivors. Multiply-adds are
+    declared for polynomial networks only.
     """
     N = len(shape.widths)
     t, quorum = thresholds(config, N)

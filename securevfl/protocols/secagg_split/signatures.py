@@ -18,7 +18,7 @@ def survivors_statement(
     key: bytes,
     *verifiers: bytes,
 ) -> bytes:
-    """Statement that a client signs in round 3.
+    """Bytes of the statement on round, U2 and U3 that a client signs in round 3.
 
     The clients' verification keys (of `known`, in order) are drawn in set-up and identify the run.
     The signer's pairing key is new in each round and in each incarnation (after each crash), and
@@ -40,12 +40,14 @@ def enough_signed(
     known: Sequence[int],
     *parts: bytes,
 ) -> np.ndarray:
-    """Number of signers with a valid signature of their own statement.
+    """Number of signers with a valid signature of the survivors' statement (round 3), a scalar.
 
     RunError when fewer than `threshold` are valid.
 
     Parameters
     ----------
+    signers, round, sharers, survivors, known
+        Clients that signed, the round, U2, U3, and clients whose verification key is known.
     own : bytes
         Signature of the client itself.
     client, threshold : int

@@ -94,7 +94,10 @@ def laplaced(H: np.ndarray, samples: np.ndarray, epsilon: float, seed: bytes) ->
 
 
 class Client(Participant):
-    """Client n: sends its embeddings, clipped and noised if wanted; steps with the gradient.
+    """Client n: sends its embeddings, clipped and noised by `privacy`; steps with the gradient.
+
+    `features` are its columns of all training rows, (M, d), `network` its bottom model of output
+    `width`, and `batches` the layout of batches; with `seeded`, noise comes from the run's seed.
 
     Attributes
     ----------
@@ -152,7 +155,7 @@ class Client(Participant):
                 self.record("clipped", weights=clipped, bound=self.bound)
 
     def count(self, samples: np.ndarray) -> None:
-        """Count a release before sending, unless its noise is seeded; refuse too many."""
+        """Count a release before sending, unless noise is seeded; PrivacyError for too many."""
         rows, who = samples[samples >= 0], f"wait_dp: client {self.index}"
         refuse_repeated(rows, who)
         if self.seeded:
@@ -186,6 +189,9 @@ def seed_of(party: Any) -> bytes | None:
 class Server(Participant):
     """Server: aggregates all embeddings, trains the server model, ends within the budget.
 
+    `centre` is the server model, of input `width` and for `classes` classes; `rule` names the
+    aggregation. With `seeded`, noise comes from the run's seed. Steps are at most `max_steps`.
+
     Attributes
     ----------
     labels : Secret, (M,)
@@ -195,7 +201,7 @@ class Server(Participant):
     limit : int
         Number of releases of a row that the budget permits; without a budget, that of all rounds.
     released : bytes
-        As for a client. Clients also refuse by their own counts.
+        Number of releases of each row, as the server counts them. Clients have their own counts.
     """
 
     kept: ClassVar[tuple[str, ...]] = (

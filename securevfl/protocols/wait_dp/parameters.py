@@ -73,7 +73,7 @@ class Privacy(Released):
     Attributes
     ----------
     epsilon, delta, clip : float
-        Cost and clipping of released embeddings, as for `Released`.
+        Cost of one release of an embedding, and the bound C on its L2 norm.
     gradient_clip : float
         Clipping bound C_g of gradients.
     per_epoch : int
@@ -120,9 +120,9 @@ class Privacy(Released):
 
 
 def check_mechanisms(config: WaitDPConfig) -> None:
-    """Refuse mechanisms whose real sensitivity differs from the accounted one, or none at all.
+    """Raise ConfigurationError for no mechanism, or one of another sensitivity than accounted.
 
-    ConfigurationError with the option to change.
+    The message names the option to change.
     """
     if config.noise_on == "none" and config.label_epsilon is None:
         raise ConfigurationError(
@@ -156,9 +156,9 @@ def check_mechanisms(config: WaitDPConfig) -> None:
 
 
 def check_budget(config: WaitDPConfig, privacy: Privacy) -> None:
-    """Refuse a budget that permits nothing, or noise that hides next to nothing.
+    """Raise ConfigurationError for a budget below one round's cost, or noise below C / 200.
 
-    ConfigurationError with the option to change.
+    C is the clipping bound. The message names the option to change.
     """
     first = max(config.epsilon if privacy.releases else 0.0, config.label_epsilon or 0.0)
     if config.epsilon_budget is not None and config.epsilon_budget < first:

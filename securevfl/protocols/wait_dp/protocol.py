@@ -115,7 +115,7 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: WaitDPConfig, parties: int) -> None:
-        """Refuse mechanisms whose real sensitivity differs from the accounted one."""
+        """Raise ConfigurationError if a mechanism's true sensitivity differs from the accounted."""
         super().check_parties(config, parties)
         check_mechanisms(config)
 
@@ -174,7 +174,7 @@ class WaitDP(Provable, EmbeddingProtocol):
     def ideal(self, world: World) -> None:
         """Declare outputs besides noisy releases: losses, and values sent without noise.
 
-        Noise of a public seed hides nothing, so what has it is sent as it is.
+        Values with noise of a public seed count as sent without noise, because it hides nothing.
         """
         privacy, rule, width = self.privacy, self.config.aggregation, self.config.width
         hides = self.config.noise == "secure"

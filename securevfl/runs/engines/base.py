@@ -19,7 +19,7 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Course:
-    """Settings for the course of a run on an engine; none of them changes the result.
+    """Settings of one run on an engine, besides its specification; none changes the result.
 
     `options` has the engine's type `Options`. `resume_from` is the state that the engine's `read`
     returned, for a resumed run. Checkpoints are written every `checkpoint_seconds` real seconds.
@@ -37,8 +37,8 @@ class Course:
 class Ended:
     """Outcome of a run that reached its end.
 
-    The real seconds include those before a resume, if known. `keep` writes the state from which the
-    run can be resumed at its end, if its result cannot be saved.
+    `wall_seconds` is real time, with that before a resume, if known. `keep` writes the state from
+    which the run can be resumed at its end, if its result cannot be saved.
     """
 
     transcript: Transcript
@@ -47,7 +47,7 @@ class Ended:
 
 
 class Engine(Protocol):
-    """An engine: carries out a run, or refuses before the start.
+    """An engine: runs all parties, in one process or on a cluster.
 
     Attributes
     ----------
@@ -77,7 +77,8 @@ class Engine(Protocol):
     def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:
         """Run to the end; return None if `pause` stopped the run before.
 
-        The recorder has the parties as they are at the start, and observes the run.
+        The recorder has the parties as they are at the start, and observes the run; `course` has
+        the settings.
         """
 
     def clear(self, folder: Path) -> None:

@@ -158,9 +158,10 @@ def aligned(
     options: BaseModel,
     pause: Callable[[], bool] | None = None,
 ) -> Iterator[LocalTables | None]:
-    """Let all parties read, align, split and fit; writes ``facts.json``. None if interrupted.
+    """Context in which all parties have read, aligned, split and encoded their tables.
 
-    The actors live until the context ends. ConfigurationError unless this process holds the lock of
+    Yields the tables, or None if interrupted, and writes ``facts.json``. The parties' processes
+    live until the context ends. ConfigurationError unless this process holds the lock of
     the run's folder. With a manifest, links accept only its identities. `pause` is called often;
     when it returns True the preparation stops. DataError names a party and the fault in its table.
     """

@@ -201,7 +201,7 @@ class Driver:
         return at
 
     def _refuse_loss(self, kept: Mapping[int, Sequence[int]], newest: int) -> None:
-        """Refuse to start from the beginning if that would delete work."""
+        """Refuse to start from the beginning if that would delete work (CheckpointError)."""
         most = max((max(rounds, default=0) for rounds in kept.values()), default=0)
         if max(most, newest) <= _UNTOLD:
             return

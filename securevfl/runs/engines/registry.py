@@ -21,14 +21,14 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def get_engine(name: str) -> Engine:
-    """Engine by its name; UnknownNameError for an unknown one."""
+    """Engine by its name; ConfigurationError for an unknown one."""
     if name not in ENGINES:
         raise ConfigurationError(f"run: unknown engine {name!r}; known: {', '.join(ENGINES)}")
     return ENGINES[name]
 
 
 def check_supported(engine: Engine, values: Mapping[str, object]) -> None:
-    """Refuse options of a run that an engine does not support."""
+    """Refuse options of a run that an engine does not support (ConfigurationError)."""
     for name, declared in options_of(RunSpec).items():
         value = values.get(name)
         usual = RunSpec.model_fields[name].default
@@ -43,7 +43,7 @@ def check_supported(engine: Engine, values: Mapping[str, object]) -> None:
 
 
 def check_conditions(engine: Engine, conditions: Conditions) -> None:
-    """Refuse delays that model the sender's work on an engine in real time."""
+    """Refuse delays that model the sender's work on an engine in real time (ConfigurationError)."""
     if conditions.delay_mode == "latency" or "delay_mode" in engine.supports:
         return
     raise ConfigurationError(

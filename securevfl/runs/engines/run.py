@@ -57,9 +57,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was stopped on request; `folder`, if any, can be resumed.
+    """A run was stopped on request; the run in `folder`, if given, can be resumed.
 
-    `so_far` is the partial result of several runs.
+    `so_far` is the partial result, if several runs were made.
     """
 
     so_far: object = None
@@ -208,14 +208,12 @@ def resume(
     Parameters
     ----------
     folder : Path
-        The argument `out` of `run`.
+        Folder of the run, `out` of `run`.
     data : VerticalDataset, optional
         Required if the run was started with a data set object.
     {options}
-    checkpoint_seconds, progress, interrupted : optional
-        As for `run`.
-    track : optional
-        As for `run`; steps after the checkpoint are tracked again.
+    checkpoint_seconds, progress, interrupted, track : optional
+        Arguments of `run`; steps after the checkpoint are tracked again.
     code : collection of str
         Own networks and losses of the run, ``module:name``, that may be imported: a folder must
         not name code to be run.
@@ -227,7 +225,7 @@ def resume(
     CheckpointError
         When the checkpoints are damaged.
     RunError, Interrupted
-        As for `run`.
+        If the run cannot continue, or `interrupted` returned True.
     """
     given = dict(locals())
     _check_track(track)

@@ -37,7 +37,10 @@ class SimulationEngine:
         return read_autosave(folder)
 
     def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:
-        """Run to the end; return None if `pause` stopped the run before."""
+        """Run to the end; return None if `pause` stopped the run before.
+
+        RunError if virtual time exceeds 292 years, its largest number of nanoseconds.
+        """
         recorder.keep_models = job.folder is not None
         state, seconds = course.resume_from, course.checkpoint_seconds
         simulation = _simulation(job, recorder, state)

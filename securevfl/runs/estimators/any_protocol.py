@@ -42,7 +42,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
     scaling : {"minmax", "standard", "none"}
         Scaling of each numeric column, fitted on the rows of `fit`.
     conditions : str or mapping
-        Delays and bandwidth, as for `securevfl.run`; they cost no real time.
+        Delays and bandwidth (`securevfl.run`); they are simulated and cost no real time.
     sealed : bool
         Whether every message is encrypted.
     class_weight : "balanced", dict or None
@@ -60,8 +60,8 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
 
     Attributes
     ----------
-    classes_ : ndarray
-        Classes in order, as in `y`.
+    classes_ : ndarray, (C,)
+        Class labels in ascending order, of the type of `y`.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of str
@@ -159,7 +159,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
         return self._scores(X, coded, "predict_proba")
 
     def predict(self, X: ArrayLike | pd.DataFrame, *, coded: bool = False) -> np.ndarray:
-        """Classes of rows; the parameters are those of `predict_proba`."""
+        """Classes of rows X, (rows,); `coded` evaluates on secret shares."""
         chosen = self.predict_proba(X, coded=coded).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
@@ -167,6 +167,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
 class VFLRegressor(ScoredByWeights, RegressorMixin, VerticalEstimator):  # type: ignore[misc]
     """Regressor that trains any protocol that supports regression on one matrix.
 
+    Parameters and attributes are those of `VFLClassifier`, without `class_weight` and `classes_`.
     The target is not scaled. For large values put the estimator into
     `sklearn.compose.TransformedTargetRegressor` with a scaler.
 
@@ -188,16 +189,22 @@ class VFLRegressor(ScoredByWeights, RegressorMixin, VerticalEstimator):  # type:
         Parameters
         ----------
         X : array-like of shape (rows, features), or data frame
-            As for `VFLClassifier.fit`.
+            Numbers; a data frame may have columns of texts, categories and truth values.
         y : array-like of shape (rows,)
             Finite numbers.
         sample_weight : array-like of shape (rows,), optional
-            As for `VFLClassifier.fit`, and so are errors.
+            Weights of the rows in the loss, at least 0.
+
+        Raises
+        ------
+        DataError, ConfigurationError, RunError
+            For unusable rows or weights; for options that the protocol refuses; if the run cannot
+            continue.
         """
         rows, targets = self._checked(X, y, fitting=True)
         self._train(rows, np.asarray(targets, np.float32), "regression", sample_weight)
         return self
 
     def predict(self, X: ArrayLike | pd.DataFrame, *, coded: bool = False) -> np.ndarray:
-        """Predicted values, (rows,) float64; the parameters are those of `VFLClassifier`."""
+        """Predicted values of rows X, (rows,) float64; `coded` evaluates on secret shares."""
         return self._scores(X, coded, "predict").astype(np.float64)

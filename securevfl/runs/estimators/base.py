@@ -45,7 +45,7 @@ def _remedy(features: int, parties: int) -> str:
 
 
 class ScoredByWeights:
-    """Scoring mixin whose `sample_weight` is checked as in `fit`."""
+    """Mixin with `score`, whose `sample_weight` must be finite and not negative."""
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy of classes, or R squared of a regression.

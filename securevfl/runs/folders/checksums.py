@@ -95,10 +95,10 @@ def write_summary(path: Path, summary: Mapping[str, object]) -> None:
 
 
 def read_summary(path: Path) -> Summary:
-    """The summary of a run without checksums, after all files passed them.
+    """The summary of a run without its checksums, after these were compared with the files.
 
-    That one of these is missing is no error here. ConfigurationError if the summary cannot be read;
-    CheckpointError names damaged files.
+    A missing file is no error. ConfigurationError if the summary cannot be read; CheckpointError
+    names damaged files.
     """
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))

@@ -57,7 +57,7 @@ def write_descriptions(folder: Path, protocol: Protocol, parties: Mapping[int, P
 
 
 def read_descriptions(folder: Path) -> dict[int, About]:
-    """Descriptions in a run's folder, parties in order; empty if there are none.
+    """Descriptions of the parties' models in a run's folder, by party number from -1; or empty.
 
     CheckpointError if a file is damaged.
     """

@@ -98,7 +98,7 @@ class OwnFolder:
         return int(origins[phase])
 
     def use_data(self, file: Path | None) -> None:
-        """Refuse a table that differs from the one whose rows were joined (`pin_data`)."""
+        """Raise ConfigurationError for another table than the one joined (`pin_data`)."""
         self._data = None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
         if self._state.get("data", self._data) != self._data:
             raise ConfigurationError(

@@ -106,7 +106,10 @@ def _entry(file: Path, point: int | None = None) -> ManifestEntry:
 
 
 def sign(manifest: Path, key: Path, party: str) -> dict[str, str]:
-    """Sign a manifest in place, as a party number or "server"; return who takes part."""
+    """Sign a manifest file as `party`, a number or "server", and return who takes part.
+
+    ConfigurationError for another `party`, or a file or key that cannot be used.
+    """
     if party != "server" and not party.isdigit():
         raise ConfigurationError(f"keys: --as {party!r}: write a party number, or server")
     index = SERVER if party == "server" else int(party)
@@ -137,10 +140,10 @@ def named(lines: Mapping[str, str], manifest: Path) -> dict[str, str]:
 
 
 def look(manifest: Path) -> tuple[dict[str, str], Manifest]:
-    """Texts on the participants of a manifest file, and the manifest.
+    """Texts for the user on a manifest file, by name, and the manifest, its signatures unchecked.
 
-    `check` refuses a manifest that is not signed by all. A manifest with terms also gives the
-    fingerprint of the session, and needs no signature before its parties join."""
+    A manifest with terms also gives the fingerprint of the session, and needs no signature before
+    its parties join."""
     found = Manifest.read(manifest)
     told = described(found)
     if found.terms:

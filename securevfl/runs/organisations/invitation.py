@@ -20,7 +20,7 @@ _DIGEST = 64  # hexadecimal digits of a manifest's digest
 
 @dataclass(frozen=True)
 class Invitation:
-    """The line by which a party joins a session, beside its key and its data.
+    """Content of the line of text with which a party joins a session.
 
     It contains no secret. A change in transit is detected, because the parties compare the
     fingerprint of the session over another channel. `digest` is the manifest's digest, which covers
@@ -39,7 +39,7 @@ class Invitation:
 
     @classmethod
     def parse(cls, text: str) -> Invitation:
-        """Invitation from its text (inverse of `str`)."""
+        """Invitation from its text (inverse of `str`); ConfigurationError if it is none."""
         # `securevfl invite` prints whose line it is before it, and a whole line is what one copies.
         words = text.strip().rpartition(" ")[2].split("/")
         if len(words) != _WORDS or words[0] != _FORM:
@@ -82,7 +82,7 @@ class Invitation:
 
 
 def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
-    """Invitations by "server", "party 0", ...; also the manifest's "fingerprint".
+    """Invitations, as text, by "server", "party 0", ...; also the manifest's "fingerprint".
 
     If the protocol decodes sums, "sums" is a sentence on what they will reveal. All parties compare
     the fingerprint. `relays` has addresses that ``securevfl relay init`` prints. ConfigurationError

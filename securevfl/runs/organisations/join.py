@@ -34,8 +34,8 @@ _AGAIN = 10.0  # seconds at most in which a party whose session is over tells ot
 class Member:
     """A party invited to a session, before its first message.
 
-    The manifest need not have all signatures. The list of used sessions is beside the key file.
-    `data` is this party's own table, if the terms require one.
+    `index` is its number. The manifest need not have all signatures. The list of used sessions is
+    beside the key file. `data` is this party's own table, if the terms require one.
 
     ConfigurationError if the key is not the manifest's, the terms have another version or have
     expired, the session was used before, the folder belongs to another session, or the data do not
@@ -75,11 +75,11 @@ class Member:
         return self.terms.lines(self.manifest.protocol)
 
     def _use_data(self) -> None:
-        """Refuse a table that differs from the one whose rows were joined."""
+        """Raise ConfigurationError for another table than the one whose rows were joined."""
         self.folder.use_data(self.data)
 
     def _check_data(self, data: Path | None, *, helps: bool) -> None:
-        """Refuse a missing table, or one for a party that needs none."""
+        """Refuse a missing table, or one for a party that needs none (ConfigurationError)."""
         if (self.terms.own_tables and not helps) == (data is not None):
             return
         if data is None:
@@ -175,7 +175,10 @@ class Member:
 
 
 def kept_manifest(folder: Path, invitation: Invitation) -> Manifest:
-    """The manifest in a party's folder, stored when all had signed it."""
+    """The manifest in a party's folder, stored when all had signed it.
+
+    ConfigurationError if it is of another session than the invitation's.
+    """
     found = Manifest.read(folder / SESSION)
     if found.digest != invitation.digest:
         raise ConfigurationError(
@@ -198,11 +201,12 @@ def join(
 ) -> Summary:
     """Take part in the session of an invitation over its relays; return this party's summary.
 
-    A stopped party continues in the same folder. The server has the manifest; other parties without
-    one receive it from the server. `agree` is asked once `say` was given the terms and what the
-    sums will tell; if it returns false, nothing is signed, and the error is a ConfigurationError. A
-    party whose signature all parties have seen is not asked again. Other arguments and errors are
-    those of `Member`; RunError also if the disk is full.
+    A stopped party continues in the same `folder`. The server has the `manifest` file; other
+    parties without one receive it from the server, after `patience` seconds with a notice. `say`
+    gets the terms and what the sums will tell, then `agree` is called; if it returns false, nothing
+    is signed, and a ConfigurationError is raised. A party whose signature all parties have seen is
+    not asked again. `key` is the party's key file, `data` its table. Errors are those of `Member`;
+    CarrierError if no relay admits the party; RunError if another's code fails or the disk is full.
     """
     index = invitation.index
     if index == SERVER and manifest is None:
@@ -238,9 +242,10 @@ def take_part(
     patience: float,
     agree: Callable[[], bool] | None = None,
 ) -> Summary:
-    """Create a member, show the user the terms, and take part over the relays.
+    """Create a member by `make`, show the user the terms, and take part over the relays.
 
-    RunError also if the disk is full.
+    ConfigurationError if `agree` returns false; RunError if the disk is full or a party's code
+    fails.
     """
     identity = Identity.read(key)
 

@@ -72,8 +72,8 @@ _SAID = 2.0  # seconds at least between two sentences about rounds
 class Organisation:
     """One party of a session with its data and folder; the manifest is signed by all.
 
-    `file` is its own table; None for a data set by name. `home` is the folder with the common rows
-    of its table.
+    `file` is its own table; None for a data set by name. `index` is the party's number, and `say`
+    is called with sentences for the user. `home` is the folder with the numbers of the common rows.
     """
 
     phases: ClassVar[tuple[str, ...]] = PHASES
@@ -220,7 +220,7 @@ class Organisation:
             self._say(f"sums: {released.sentence()}{below}")
 
     def _check_fits(self, made: Protocol) -> None:
-        """Refuse a manifest whose parties or evaluation points differ from the protocol's."""
+        """Raise ConfigurationError if a manifest's parties or points are not the protocol's."""
         needed = {n for numbers in made.roles().values() for n in numbers}
         if needed != set(self.manifest.entries):
             raise ConfigurationError(

@@ -27,7 +27,7 @@ Measuring = Literal["coded inference", "embeddings of test rows", "none"]
 class SharingTableOwner(TableOwner):
     """Owner of a local table, which receives the public facts of the data from the server.
 
-    The `helpers`, parties without tables, receive the same facts.
+    The `helpers`, a number of parties without tables, receive the same facts.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ SENT_TO_MEASURE = tuple(
 
 
 def measuring(made: Protocol) -> Measuring:
-    """Measure of models when no party sees another's: on shares, by embeddings, or none.
+    """Way to measure models when no party sees another's: on shares, by embeddings, or none.
 
     A protocol with coded inference is measured by it. Nothing is added if the protocol's run
     already does so, or needs more than each party's own models and columns.
@@ -73,8 +73,8 @@ def measuring(made: Protocol) -> Measuring:
 class PredictingMaker:
     """Factory of this organisation's party in a coded prediction (test rows if `rows` is None).
 
-    `make` creates the configured protocol as this organisation has it; `trained` returns the
-    trained party for a new one. `blind` blinds a party for a number of rows.
+    `make` creates the configured protocol as this organisation has it; `trained` returns a new
+    party with its trained state. `blind`, if given, makes a party blind the scores to the server.
     """
 
     make: Callable[[], Protocol]

@@ -91,7 +91,7 @@ class NewRowsOwner(TableOwner):
 
 
 class Handing(Party):
-    """Party of a phase in which `sender` hands each of `receivers` its own of `values`."""
+    """Party of a phase in which `sender` sends each of `receivers` the value with its number."""
 
     kept: ClassVar[tuple[str, ...]] = ("value",)
 
@@ -125,7 +125,9 @@ def new_ids(tables: Tables, index: int) -> list[str]:
 class PredictingOrganisation(Organisation):
     """Party in a prediction: `home` is its folder of the training, `new` its table of new rows.
 
-    DataError for rows that cannot be prepared, and for training rows if a budget counts them.
+    `asker` is the number of the party that asked for the prediction.
+
+    DataError for rows that cannot be prepared, and for training rows with a budget of sums.
     """
 
     phases: ClassVar[tuple[str, ...]] = (ALIGNING, BLINDING, PREDICTING, TELLING)
@@ -144,7 +146,10 @@ class PredictingOrganisation(Organisation):
 
     @functools.cached_property
     def rows(self) -> np.ndarray | None:
-        """All own new rows as network inputs, (m, d); None for server and helpers."""
+        """All own new rows as network inputs, (m, d); None for server and helpers.
+
+        DataError for rows that were trained on, where `sum_budget` forbids one more sum of them.
+        """
         if not self._has_rows:
             return None
         tables = self.terms.tables(self.index, self._file, self.parties)
@@ -304,7 +309,7 @@ class PredictingOrganisation(Organisation):
 
 
 def _check_asked(manifest: Manifest, index: int, new: Path | None, name: str, asker: int) -> None:
-    """Refuse a session that cannot predict, or a missing or superfluous table of new rows."""
+    """Raise ConfigurationError if a session cannot predict, or a table is missing or needless."""
     terms, parties = Terms.of(manifest), len(manifest.entries) - 1
     owners, cls = parties - terms.helpers, get_protocol(manifest.protocol)
     if cls.predictors is Protocol.predictors or not (cls.apart and terms.own_tables):
@@ -346,10 +351,11 @@ class PredictingMember(Member):
     """Party of an ended session that takes part in a prediction with its models.
 
     `folder` is its folder of the session, and `data` its training table. `new` is its table of new
-    rows; helpers have none, and the server has one only if it asks.
+    rows; helpers have none, and the server has one only if it asks. `name` names the prediction,
+    and `asker` is the number of the party that asks.
 
-    Raises as `Member`, and ConfigurationError for a session that has not ended or cannot predict on
-    shares.
+    ConfigurationError for a session that has not ended or cannot predict on shares, and where
+    `Member` raises it.
     """
 
     kind = PredictingOrganisation
@@ -414,8 +420,8 @@ def predict(
     """Take part in a prediction by an ended session's models; return this party's summary.
 
     All parties give the same `name`, a new one for each prediction, and the same `asker`: "server",
-    or the name or number of a party. Raises as `PredictingMember`, and RunError if the disk is
-    full.
+    or the name or number of a party. ConfigurationError for another `asker`, or a session that
+    cannot predict; RunError if the disk is full.
     """
 
     async def member(carrier: Carrier) -> Member:

@@ -98,7 +98,7 @@ def init(
 
 
 def configuration(users: dict[str, list[tuple[str, str]]], listen: str, port: int) -> str:
-    """Configuration text of the NATS server.
+    """Configuration text of the NATS server, which listens on address `listen` and `port`.
 
     `users` has, for each NATS key, the subjects on which it may publish and subscribe.
     """
@@ -109,7 +109,7 @@ def configuration(users: dict[str, list[tuple[str, str]]], listen: str, port: in
 
 
 def start(folder: Path) -> None:
-    """Replace this process by the relay of a folder."""
+    """Replace this process by a folder's relay; ConfigurationError if it has no configuration."""
     if not (folder / CONFIGURATION).is_file():
         raise ConfigurationError(
             f"relay: {folder} holds no {CONFIGURATION}; write it with `securevfl relay init "

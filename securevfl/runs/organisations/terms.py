@@ -99,7 +99,7 @@ class Terms:
         padded: bool = False,
         names: Sequence[str] = (),
     ) -> Terms:
-        """Terms that this version can carry out; refuse others.
+        """New terms of a session, whose parties must join within `days` days; fields of `Terms`.
 
         ConfigurationError for unknown options, for options impossible with this number of parties,
         and for data that the protocol cannot use.
@@ -114,7 +114,7 @@ class Terms:
 
     @classmethod
     def of(cls, manifest: Manifest) -> Terms:
-        """The terms of a manifest; refused if it has none."""
+        """The terms of a manifest; ConfigurationError if this version finds none in it."""
         terms = manifest.terms
         try:
             _Stored.check(terms)
@@ -186,7 +186,7 @@ class Terms:
         return sums_to_come(cls, make_config(cls, self.options))
 
     def check(self, protocol: str, parties: int) -> None:
-        """Refuse terms of another version, and terms that the protocol cannot carry out."""
+        """Raise ConfigurationError for another version, or terms that the protocol cannot meet."""
         if self.version != __version__:
             raise ConfigurationError(
                 f"session: its manifest is of version {self.version} of securevfl, and this is "
@@ -209,7 +209,7 @@ class Terms:
             )
 
     def _check_names(self, parties: int) -> None:
-        """Refuse party names that repeat or differ in number from the parties."""
+        """Raise ConfigurationError for party names that repeat or are not one each."""
         if self.names and len(set(self.names)) != parties:
             raise ConfigurationError(
                 f"session: {parties} parties have {len(set(self.names))} different names, "

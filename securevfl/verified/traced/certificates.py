@@ -90,7 +90,8 @@ class Certificate:
         """Reason for refusal by coalition, in words; None if the proof holds.
 
         The protocol is traced again, under all schedules, and each step is applied, without search.
-        This runs the protocol's code, which must be installed. Errors are those of `load`.
+        This runs the protocol's code, which must be installed. ConfigurationError if the file is no
+        certificate of this version any more.
         """
         return {who(one): why for one, why in check_certificate(self.path).items()}
 

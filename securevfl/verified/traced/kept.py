@@ -21,9 +21,8 @@ class KeptVerdicts:
 
     Parameters
     ----------
-    path : Path
-    key : str
-        Library, protocol, options and sizes. Verdicts of another key are not taken.
+    path, key : Path, str
+        The file; text on library, protocol, options and sizes. Verdicts of other keys are ignored.
     """
 
     def __init__(self, path: Path, key: str) -> None:

@@ -262,12 +262,13 @@ class Proof:
     Attributes
     ----------
     traced : Traced
+        Protocol, options and sizes.
     traces : mapping of str to str
-        Hash of each schedule's trace: of its steps, messages and outputs, without values.
+        Hash of the trace by schedule: of its steps, messages and outputs, without values.
     ended : mapping of str to str
         Error of each schedule under which the run ends in one; nothing is claimed of these.
     found : mapping of str to tuple of Verdict
-        Verdicts by trace.
+        Verdicts on all coalitions by hash of the trace.
     verdicts : tuple of Verdict
         Weakest verdict of all schedules on each coalition.
     """
@@ -334,7 +335,7 @@ def prove_protocol(
         Whether a new process traces the protocol again and checks the certificate. Without it no
         verdict is PROVED.
     progress : callable
-        Called with the fraction done and a text; results of a trace in it are not yet verdicts.
+        Called with one text, the share of schedules done first; results in it are no verdicts yet.
     kept : KeptVerdicts, optional
         Verdicts of traces from an earlier start, which are not searched again; the verdicts of
         this start are added.

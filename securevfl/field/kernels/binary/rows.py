@@ -17,10 +17,11 @@ BAND = 128  # bits of a band: `solve` and `combine` take it apart into two words
 def solve(
     starts: np.ndarray, bands: np.ndarray, values: np.ndarray, pivots: np.ndarray, out: np.ndarray
 ) -> bool:
-    """Solve sum_j bands[i, j] out[starts[i] + j] = values[i] for out (m, 2); False if none does.
+    """Solve sum_j bands[i, j] out[starts[i] + j] = values[i] over GF(2); False without solution.
 
-    Starts are int64 in [0, m - 128], `pivots` (m, 2) zeros; all else uint64. Unknowns without a
-    pivot are 0. Rows in the order of their starts are the fastest.
+    `bands` and `values`, uint64 (n, 2), hold 128 bits a row: j runs over the bits of a band.
+    `starts` are int64 in [0, m - 128]; `out` and `pivots`, uint64 (m, 2), begin as zeros. Unknowns
+    without a pivot are 0. Rows in the order of their starts are the fastest.
     """
     one = np.uint64(1)
     for i in range(len(starts)):
@@ -88,7 +89,7 @@ def add_selected(masks: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
 
 @kernel
 def encode(messages: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
-    """Write codewords of a linear code: out[i] = sum_b table[b, messages[i, b]].
+    """Write codewords of a binary linear code: out[i] = XOR_b table[b, messages[i, b]].
 
     Messages are uint8 (n, bytes), the table (bytes, 256, w) and out (n, w) words.
     """

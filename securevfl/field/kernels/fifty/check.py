@@ -16,9 +16,10 @@ Array = NDArray[Any]
 
 
 def project(rows: Array, v: Array, out: Array, most: Array) -> bool:
-    """Write the result of kernels.projection.project64 for two rows of weights; False if unfit.
+    """Write what `kernels.projection.project64` writes, faster; return whether this was possible.
 
-    Returns whether it did: not without vectors, nor where doubles do not round to the nearest.
+    It is not without vector instructions, for other than two rows of weights, or where doubles do
+    not round to nearest.
     """
     from securevfl.field.kernels.fifty.projection import STEP
 

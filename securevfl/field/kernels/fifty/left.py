@@ -33,10 +33,10 @@ class Product(Protocol):
 
 
 def prepared(a: Array, tier: str, other: Callable[[], Product]) -> FiftyLeft:
-    """Left operand in the fastest form for `tier`, which is not the portable one.
+    """Left operand `a` (m, k) in the fastest form for kernel tier `tier`, not the portable one.
 
-    Processors with tile units have the multiplication of 52-bit integers too, which does the work
-    of 64 products of bytes. `other` makes what DoubleLeft falls back on.
+    Processors with tile units also multiply 52-bit integers (IFMA), each of which replaces 64
+    products of bytes. `other` makes the operand for threads that do not round to nearest.
     """
     if has_integers(tier):
         from securevfl.field.kernels.fifty import ifma

@@ -229,7 +229,7 @@ def blocks(run: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
     Returns
     -------
     compiled function
-        Of left (address, bytes between rows, how many rows count; `tall` are there at least),
+        Of left (address, bytes between rows, number of rows; memory has at least `tall`),
         int64 addresses of the k rows of the right operand, pieces in each of them, the result
         (address, bytes between rows), and work: addresses of a panel, of the memory of one tile and
         of 64 bytes of maxima, and how many blocks of columns a panel has.
@@ -263,11 +263,12 @@ def blocks(run: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
 
 # The tile of `blocks` stands here again: as one function for both it costs 8 % on 3 terms (Zen 5).
 def panels(run: Any, edge: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
-    """Return the function for few terms and many columns, which memory traffic bounds.
+    """Function like that of `blocks`, for few terms and many columns, which memory traffic bounds.
 
-    As `blocks`; `run` writes past the caches, to multiples of 64 bytes, `edge` does not. The rows
-    of the next panel are asked for between the tiles of this one: the processor itself does not
-    foresee several short runs.
+    The tile `run` writes past the caches, to multiples of 64 bytes; the tile `edge` does not.
+    `convert` generates what the panel holds; `tall` and `wide` are rows and 64-byte pieces of a
+    tile. Rows of the next panel are prefetched between the tiles of this one, because the processor
+    itself does not predict several short runs.
     """
     fill = _filler(convert, wide)
 

@@ -202,11 +202,14 @@ def convert(
     kernel : callable or None
         One of this module.
     near : callable
-        Does the same through the caches: short arrays, and the ends before and after whole lines.
+        Function of x and `out` that does the same through the caches, for short arrays and for the
+        ends before and after whole lines.
     x, out : ndarray
         One axis, contiguous.
-    scale, largest, p
-        For `kernel`.
+    scale, largest : float
+        Factor; largest valid magnitude of numbers that are quantised.
+    p : int
+        The modulus.
     """
     start = -out.ctypes.data % 64 // out.itemsize
     whole = out.ctypes.data % out.itemsize == 0 and cpu.tier() != "portable"

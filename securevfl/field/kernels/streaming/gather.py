@@ -67,6 +67,7 @@ def gather(sources: Array, length: int, rows: Array, out: Array) -> bool:
     rows : ndarray, (m,), int64
         Row numbers.
     out : ndarray, (m, bytes of the rows of all matrices together), uint8
+        Array for the result.
     """
     for i in range(rows.size):
         if rows[i] < 0 or rows[i] >= length:

@@ -85,11 +85,12 @@ def streamer(
     convert: Callable[[Any, Any, Any], Any],
     tile: Callable[[Any, int, Operands], list[list[Any]]],
 ) -> Callable[..., Any]:
-    """Return the generator of a stream.
+    """Return the generator of code for a stream.
 
     Parameters
     ----------
     shape : Shape
+        Sizes of tiles and panels.
     convert : callable
         Emits what is kept of a vector of columns, from the builder, the vector and the constants.
     tile : callable

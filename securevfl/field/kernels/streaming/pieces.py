@@ -78,9 +78,9 @@ def grouped(
     fold: Callable[[], None],
     after_folds: Callable[[], None] | None = None,
 ) -> None:
-    """Call `term` for 0 .. inner - 1, `fold` between groups of `terms`, the last after the folds.
+    """Emit a loop: `term` for 0 .. inner - 1, and `fold` after each group of `terms` but the last.
 
-    `after_folds` is left out where there is one group only.
+    `after_folds` is called once, after the last `fold`, unless there is a single group.
     """
 
     def group(start: Any, stop: Any) -> None:

@@ -42,7 +42,9 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
 def share_with_proof(
     owner: Any, own: Dealing, value: Element, start: Secret | None = None, beside: Any = ()
 ) -> Element:
-    """Share K segments of an array, or a model, with a proof for each share; return c, (K + T, m).
+    """Share K segments of an array, or a model, with a proof for each share.
+
+    Returns the check values c of the proofs, (K + T, m).
 
     Parameters
     ----------
@@ -90,14 +92,16 @@ def check_shared(
     dealing_of : callable
         Function from an owner and the shape of its share to the dealing.
     received : mapping of int to tuple
-        Share and its `PARTS` by owner.
+        By owner, its share and the payload parts that prove it.
     what : str
         Name of method and kind, for errors.
 
     Raises
     ------
     ProtocolError
-        For a share without a proof; other errors are those of `checked`.
+        For a share without a proof.
+    LieFoundError
+        If an owner signed a dealing that fails the check; RunError if it is not signed.
     """
     shares = {}
     for n, payload in received.items():
@@ -169,7 +173,7 @@ def _said(*stories: np.ndarray) -> np.ndarray:
 
 
 def echo_messages() -> tuple[MessageSpec, ...]:
-    """Message declarations of `echo`."""
+    """Declarations of the messages in which holders compare set-ups (`echo`)."""
 
     def once(key: MessageKey) -> int:
         return int(key.round == 0)

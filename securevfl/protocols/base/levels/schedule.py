@@ -49,7 +49,7 @@ def identity_posts(parties: int, *, to_server: bool) -> list[Post]:
 
 
 def told_posts(parties: int, prss: Prss | None) -> list[Post]:
-    """Planned messages with digests of the set-up and, if keys are dealt, tags of keys.
+    """Planned messages with digests of the set-up and, if `prss` is given, tags of keys.
 
     Parameters
     ----------

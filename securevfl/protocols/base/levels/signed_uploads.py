@@ -53,7 +53,7 @@ def undetected(code: LagrangeCode, waited: int, who: str) -> str:
     waited : int
         Number of uploads that the server waits for.
     who : str
-        Word for the parties of which more are needed.
+        Plural word for the parties, such as "clients", for the text.
     """
     T, R = code.privacy, recovery_of(code)
     more = waited - R
@@ -93,6 +93,8 @@ async def compare_keys(holder: Any, code: LagrangeCode, prss: Prss, known: Any) 
 
     Parameters
     ----------
+    holder, code, prss : Participant, LagrangeCode, Prss
+        The holder, the code of the uploads, and the holders of each key.
     known : Element or Secret
         Value that all parties have before the first step: the protected part of the tags' labels.
     """
@@ -217,7 +219,7 @@ def decode_signed(
 def _check_signed(
     server: Any, code: LagrangeCode, told: bytes, chain: Secret, formed: Mapping[int, Any]
 ) -> None:
-    """Refuse uploads without valid signature, or with a label that differs from most."""
+    """Raise ApartError for uploads without valid signature, or of another label than most."""
     if not formed:
         return
     names, values, signatures = zip(*formed.values(), strict=True)
