@@ -25,19 +25,19 @@ HEAD = """# Five papers, and what was found here
 
 {summary}
 
-A row is a difference that a table or figure of a paper shows, and that we measured; accuracies
-alone count nowhere. What rests on a reading of the paper, or on a choice of ours, has a row for
-each, and counts in each. Of {sizes} printed sizes {alike} have the sign of our mean, and {inside}
-lie in our intervals. {turned} claims change their word with the reading, {opposed} between *same*
-and *other*.
+A row is a difference that a table or figure of a paper shows, and that we measured; rows of
+accuracies alone are not counted. What rests on a reading of the paper, or on a choice of ours, has
+a row for each, and counts in each. Of {sizes} printed sizes {alike} have the sign of our mean, and
+{inside} lie in our intervals. {turned} claims change their word with the reading, {opposed}
+between *same* and *other*.
 
 - **ours**: points of held-out accuracy, of AUC or of the loss where it says so, paired by seed,
   with the 95 % t interval. Of several differences: each in the order of the printed, or their
   range, and the widest interval (±).
 - **sign**: *same* where every interval is beyond 0 on the paper's side. *other* where one is beyond
   it on the other side, by intervals corrected by Holm's rule; 1/6 is one of six. Else *none*:
-  "none 4/6", four of six have the paper's sign; "none, < 0.8", all intervals hold 0, and lie
-  within 0.8 of it. A printed 0 has the same sign where our interval holds 0.
+  "none 4/6", four of six intervals are beyond 0 on the paper's side; "none, < 0.8", all hold 0,
+  and lie within 0.8 of it. A printed 0 has the same sign where our interval holds 0.
 - **size**: *inside* where our interval holds the printed size, which has an error of its own.
 - **depends on**: the reading or setting, and why a sign cannot be told.
 - F is figure, T table. A number links to stored results, on the site to
@@ -51,12 +51,15 @@ ABOUT = {
     "is *busy*. The delay of sharing has a logarithm of base 2 or e (*log2*, *ln*). T1 has 20 "
     "epochs; Caltech-7 has features of ours.",
     "CVFL": "Small networks: one convolution and a Linear layer, in F3 to F6 on MNIST and "
-    "Fashion-MNIST a Linear layer alone. F3 to F6 are differences of the test loss, by rows and "
-    "slow parties (non-iid 95 %). *Best rates* are each way's own; stop losses of F2 are ours.",
+    "Fashion-MNIST a Linear layer alone. F3 to F6 are differences of the test loss; at 50 "
+    "% (95 %) three of four parties make half (a twentieth) of the updates. *Best rates* "
+    "are each way's own; stop losses of F2 are ours.",
     "Multi-VFL": "Linear bottoms and two hidden layers for the paper's convolutions; owners as in "
     "the paper. 4.1 is the gain of the last 50 rounds.",
-    "DVFL": "A quarter of the epochs, or 3000 of 60,000 rows where it says so; faults at rejoin "
-    "0.1, of FedOnce and VFB2 at 1, 0.5 and 0.1; rates and most sizes of layers are ours.",
+    "DVFL": "MNIST has a quarter of the paper's epochs, or 3000 of 60,000 rows and half of them "
+    "where it says so (T3's owner has all); Credit Card 4, 8 and 20 (guests, hosts, "
+    "owner). *Rejoin* is the chance per round that what is down returns: 0.1, of FedOnce "
+    "and VFB2 1, 0.5 and 0.1. Rates and most sizes of layers are ours.",
     "VFLHLP": "15,000 rows of Avazu and 10,000 of Criteo, for 100,000 and 80,000. All in AUC.",
 }
 
