@@ -162,7 +162,7 @@ class RangeError(RunError):
 
 
 class DivergedError(RunError):
-    """A training loss, or a model's score, that is no finite number any more."""
+    """A loss of training or pre-training, or a score, that is infinite or NaN."""
 
 
 class StalledError(RunError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.errors import UnknownNameError
+from securevfl.errors import ConfigurationError, UnknownNameError
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,10 @@ AGGREGATIONS: dict[str, type[Aggregation]] = {
 def make_aggregation(name: str, parties: int) -> Aggregation:
     """Aggregation rule by its name.
 
-    UnknownNameError if no rule has that name.
+    UnknownNameError if no rule has that name, ConfigurationError without a client.
     """
+    if parties < 1:
+        raise ConfigurationError(f"an aggregation of {parties} clients: at least 1 is needed")
     if name not in AGGREGATIONS:
         raise UnknownNameError("aggregation", name, AGGREGATIONS)
     return AGGREGATIONS[name](parties)

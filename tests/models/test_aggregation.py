@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from securevfl.errors import UnknownNameError
+from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.models.aggregation import AGGREGATIONS, gather, make_aggregation
 
 N, ROWS, H = 3, 4, 2
@@ -97,3 +97,5 @@ def test_gathered_embeddings_lie_at_their_clients_and_keep_their_dtype():
 def test_names_are_checked():
     with pytest.raises(UnknownNameError, match="mean"):
         make_aggregation("maen", 3)
+    with pytest.raises(ConfigurationError, match="0 clients: at least 1"):
+        make_aggregation("mean", 0)

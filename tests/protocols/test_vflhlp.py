@@ -8,7 +8,7 @@ from securevfl.data import load_dataset
 from securevfl.data.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.engine.streams import keyed_stream
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import ConfigurationError, DivergedError
 from securevfl.models.pretraining.contrast import info_nce
 from securevfl.models.pretraining.self_supervised import corrupt
 from securevfl.models.weights import weights_of
@@ -213,7 +213,7 @@ def test_options_without_effect_are_refused(options, said):
 
 def test_a_pull_that_diverges_does_not_where_it_is_clipped():
     wild = SMALL | {"beta": 30.0, "rounds": 80}
-    with pytest.raises(RunError, match="lower"):
+    with pytest.raises(DivergedError, match="lower"):
         simulate("vflhlp", few(), **wild)
     assert np.isfinite(simulate("vflhlp", few(), **wild, clip=1.0).losses).all()
 

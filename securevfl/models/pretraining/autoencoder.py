@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.errors import RunError
+from securevfl.errors import DivergedError
 from securevfl.models.networks import Activation, two_layers
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.pretraining.augmentations import ImageShape, two_views
@@ -58,14 +58,14 @@ class Encoder(ABC):
     def train(self, rows: np.ndarray, stream: np.random.Generator) -> float:
         """One optimiser step on rows (B, d); return the loss before it.
 
-        RunError when the loss is not finite.
+        DivergedError when the loss is not finite.
         """
         self.optimizer.zero_grad()
         loss = self.loss(rows, stream)
         value = float(loss.detach())
         if not np.isfinite(value):
             lr = self.optimizer.param_groups[0]["lr"]
-            raise RunError(f"the loss of an encoder became {value}; lower its lr ({lr:g})")
+            raise DivergedError(f"the loss of an encoder became {value}; lower its lr ({lr:g})")
         loss.backward()  # type: ignore[no-untyped-call]
         take_step(self.optimizer)
         return value

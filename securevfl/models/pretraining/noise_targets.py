@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.errors import RunError, needs
+from securevfl.errors import DivergedError, needs
 from securevfl.models.client_networks import ClientNetwork
 
 _TINY = 1e-12  # added to norms; a row of exact zeros then stays zero
@@ -64,7 +64,7 @@ class NoiseTargets:
 
         Raises
         ------
-        RunError
+        DivergedError
             When the loss is not finite.
         """
         z, norms = unit(self.network.forward(rows))
@@ -73,7 +73,9 @@ class NoiseTargets:
         apart = z - self.targets[self.assigned[places]]
         loss = float((apart**2).sum(axis=1).mean())
         if not np.isfinite(loss):
-            raise RunError(f"the loss of noise as targets became {loss}; lower the clients' lr")
+            raise DivergedError(
+                f"the loss of noise as targets became {loss}; lower the clients' lr"
+            )
         outer = np.float32(2 / len(z)) * apart
         # z = f / |f|, so dL/df = (I - z z^T) dL/dz / |f|: only what is tangent to the sphere moves
         # f.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from securevfl.errors import RunError, UnknownNameError
+from securevfl.errors import DivergedError, UnknownNameError
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.pretraining.contrast import info_nce
 from securevfl.models.pretraining.self_supervised import (
@@ -109,7 +109,7 @@ class Objective(ABC):
     def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:
         """One update of the network and heads on two views, (B, d); return the loss L before it.
 
-        RunError when the loss is not finite.
+        DivergedError when the loss is not finite.
         """
         rows = len(one)
         return learn(
@@ -137,14 +137,14 @@ def learn(
 ) -> float:
     """One update of a network, and of the heads in `optimizer`, by a loss on embeddings.
 
-    Returns the loss before the update. RunError when it is not finite.
+    Returns the loss before the update. DivergedError when it is not finite.
     """
     import torch
 
     embedding = tensor(network.forward(rows), np.float32).requires_grad_()
     value = loss(embedding)
     if not torch.isfinite(value):
-        raise RunError(f"the loss of pre-training became {value.item()}; lower pretrain_lr")
+        raise DivergedError(f"the loss of pre-training became {value.item()}; lower pretrain_lr")
     optimizer.zero_grad()
     value.backward()  # type: ignore[no-untyped-call]
     take_step(optimizer)
@@ -267,7 +267,10 @@ class TwoViews(Objective):
 
     @abstractmethod
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
-        """Comparison C(query, key), a mean over (B, d) rows; `side` 0 or 1 is the query's view."""
+        """Comparison C(query, key), a mean over (B, d) rows; `side` 0 or 1 is the query's view.
+
+        It only reads a memory of keys; `seen` writes it.
+        """
 
     def seen(self, keys: Sequence[Tensor]) -> None:
         """Register the keys of both views; only methods with a memory of keys do so."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import ConfigurationError, DivergedError
 from securevfl.models.early_stopping import EarlyStopping
 from securevfl.models.pretraining.pretext import Objective, Sizes
 from securevfl.models.split import Batches, Centre
@@ -150,12 +150,12 @@ class HeldOut:
 
         Raises
         ------
-        RunError
+        DivergedError
             When the loss is not finite.
         """
         loss = centre.loss_on(network.forward(self.features), self.labels)
         if not math.isfinite(loss):
-            raise RunError(
+            raise DivergedError(
                 f"the loss of pre-training on held-out rows became {loss}; lower pretrain_lr"
             )
         self.stopping.take(loss)
@@ -172,7 +172,7 @@ def supervise(
 ) -> float:
     """Train a bottom and a server model on one party's labelled rows.
 
-    Returns the mean loss of the last epoch. RunError when a loss is not finite.
+    Returns the mean loss of the last epoch. DivergedError when a loss is not finite.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def self_supervise(
 ) -> float:
     """Train a network and an objective's heads on one party's rows.
 
-    Returns the mean loss of the last epoch. RunError when a loss is not finite.
+    Returns the mean loss of the last epoch. DivergedError when a loss is not finite.
 
     Parameters
     ----------

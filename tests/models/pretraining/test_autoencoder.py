@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from securevfl.engine import wire
-from securevfl.errors import RunError
+from securevfl.errors import DivergedError
 from securevfl.models.pretraining.augmentations import MASKED, NOISE, SHIFT, two_views
 from securevfl.models.pretraining.autoencoder import make_autoencoder, make_contrastive
 from securevfl.models.pretraining.contrast import nt_xent
@@ -81,7 +81,7 @@ def test_the_global_generator_is_not_moved():
 def test_a_loss_that_is_not_finite_ends_the_run():
     learner = make_autoencoder(6, 5, 3, stream=stream(2), optimizer=ADAM | {"lr": 1e30})
     learner.train(ROWS, stream(0))
-    with pytest.raises(RunError, match=r"lower its lr \(1e\+30\)"):
+    with pytest.raises(DivergedError, match=r"lower its lr \(1e\+30\)"):
         learner.train(ROWS, stream(0))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from securevfl.errors import RunError
+from securevfl.errors import DivergedError
 from securevfl.models.client_networks import make_client_network
 from securevfl.models.pretraining.noise_targets import NoiseTargets, unit
 from securevfl.runs.threads import one_thread
@@ -86,5 +86,5 @@ def test_a_checkpoint_gives_all_back():
 
 def test_a_loss_that_is_not_finite_is_an_error():
     learner, rows = made()
-    with pytest.raises(RunError, match="lower the clients' lr"):
+    with pytest.raises(DivergedError, match="lower the clients' lr"):
         learner.train(rows * np.float32(np.nan), np.arange(M), reassign=False)

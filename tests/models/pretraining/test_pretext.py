@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from securevfl.engine import wire
 from securevfl.engine.streams import keyed_stream
-from securevfl.errors import RunError, UnknownNameError
+from securevfl.errors import DivergedError, UnknownNameError
 from securevfl.models.client_networks import make_client_network
 from securevfl.models.pretraining.pretext import Sizes, make_objective
 from securevfl.models.weights import parameters_of, weights_of
@@ -168,5 +168,5 @@ def test_unknown_methods_and_losses_that_are_no_numbers_are_refused():
     net = network()
     with torch.no_grad():
         next(iter(parameters_of(net).values())).fill_(float("nan"))
-    with pytest.raises(RunError, match="lower pretrain_lr"):
+    with pytest.raises(DivergedError, match="lower pretrain_lr"):
         objective("scarf").step(net, one, two)
