@@ -298,7 +298,11 @@ class Prss:
 
     @cached_property
     def onto(self) -> Array:
-        """Weights of a dealer's streams in each receiver's mask value, (N - m, m)."""
+        """Weights of a dealer's m = `seeded` streams in each mask value, (N - m, m).
+
+        Row i is of `receivers[i]`, column k of the k-th key of `dealt`, for any dealer. Only with
+        `by_dealers`.
+        """
         unknown = mask_streams(self.code, self.degree)
         rows = (self._weights(j, unknown, range(self.seeded)) for j in self.receivers)
         return np.stack([np.concatenate(row) for row in rows])

@@ -52,7 +52,10 @@ class Client(OpenClient):
 
 
 class SslLocal(OpenEmbeddings, DownstreamProtocol):
-    """Self-supervised pre-training at each party, then split training."""
+    """Each client pre-trains alone on all its rows, then all train split on the aligned ones.
+
+    All parties learn the losses of pre-training.
+    """
 
     name = "ssl_local"
     ideal_repeats = False

@@ -246,7 +246,10 @@ def _used(record: Record, cells: Cells, party: int) -> list[float] | None:
 
 
 def down_times(own: Sequence[Mapping[str, Any]]) -> list[list[float | None]]:
-    """Intervals, in seconds, in which a party was down, from its events in order."""
+    """Pairs [from, to] of seconds while a party was down; `to` is None if it never came back.
+
+    `own` are its events in order, with "event" ("down", "up", others) and "time".
+    """
     found: list[list[float | None]] = []
     for event in own:
         if event["event"] == "down":

@@ -428,7 +428,9 @@ class Trace:
         self.outputs.append(Output(name, value._node, value._value, whom, alone, together))
 
     def rounds(self, kind: str) -> list[int]:
-        """Rounds in which a kind of message was sent, or an event recorded ("event round").
+        """Rounds in which a message of a kind was sent, each once, ascending.
+
+        An event NAME counts as a message of kind "event NAME", such as "event given_up".
 
         The parties in time are public, so declared outputs may depend on them.
         """

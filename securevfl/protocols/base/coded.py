@@ -34,7 +34,7 @@ class OnShares(Protocol):
 
     @classmethod
     def settled(cls, config: Any, shape: Shape) -> Any:
-        """Options whose width and batch, if given as 0, are chosen to keep the budget of sums."""
+        """Options without gaps, for data of some shape; see `BudgetedConfig.settled`."""
         return config.settled(sum(shape.widths), shape.rows)
 
     @property

@@ -192,8 +192,8 @@ class OpenServer(Participant):
         Parameters
         ----------
         batch : ndarray or Secret, (|B|,), uint32
-            Coded rows.
-        embeddings : mapping of int to Secret
+            Numbers of rows within segments, from `Batches.draw`; not rows of the table.
+        embeddings : mapping of int to Secret, (K|B|, h)
             Embeddings H_n that the step uses, by client.
         """
         samples = self.samples(batch)

@@ -271,7 +271,10 @@ class BudgetedConfig(TrainingConfig):
         return self.sum_budget or 0.0
 
     def settled(self, columns: int, rows: int) -> Self:
-        """The options; width and batch, if 0, are chosen to keep the budget of sums.
+        """The options, with a width, batch and budget of sums in place of those that are not given.
+
+        A budget that is not given is 1, or 0 (none) where a width is given. Width and batch, if 0,
+        keep it. What is given is not checked against it here.
 
         Parameters
         ----------

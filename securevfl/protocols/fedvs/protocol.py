@@ -357,7 +357,10 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return made
 
     def pretraining(self, index: int) -> Pretraining | None:
-        """Pre-training of client `index` alone before the run; None if there is none."""
+        """New pre-training of client `index`, not begun: client 0 with labels, others without.
+
+        None where `pretrain` is none, and for client 0 where it is p.
+        """
         config, data = self.config, self.data
         if config.pretrain == "none" or (config.pretrain == "p" and index == 0):
             return None
