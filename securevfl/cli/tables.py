@@ -162,11 +162,10 @@ def _print_speed(speed: Mapping[str, Any]) -> None:
     shown = _with_interval({"mean": target or 0.0, "half_width_95": None}, measure)
     rows = []
     for label, run in speed["runs"].items():
-        cells = [_with_interval(run["area"], measure)]
+        cells = [_with_interval(run.get("area"), measure)]
         if target is not None:
-            seeds = len(run["area"]["values"])
             cells += [_spent(run.get("seconds"), clock), _spent(run.get("bytes"), size)]
-            cells += [f"{run['reached']} of {seeds}"]
+            cells += [f"{run['reached']} of {run['seeds']}"]
         rows.append((label, *cells))
     columns = ["run", f"mean {_NAMES[measure]} over time"]
     if target is not None:

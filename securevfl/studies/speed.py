@@ -26,11 +26,11 @@ def speeds(
     `jobs` are results of `securevfl.studies.jobs.run_job`; the result is empty where none was
     evaluated, or they share no measure. `target` is a value of the first measure that all have;
     None leaves times and bytes out. The result has ``measure``, ``target``, ``horizon`` (the
-    virtual second at which the longest run ended), and under ``runs`` by name: ``area``, the mean
-    of the measure over time, from the second at which every run has been evaluated once to the
-    horizon; ``reached``, the number of seeds that reached the target; and, where all did,
-    ``seconds`` and ``bytes`` to it. All but ``reached`` are a mean, the half-width of its 95 %
-    interval, and the values.
+    virtual second at which the longest run ended), and under ``runs`` by name: ``seeds``, their
+    number; where all were evaluated ``area``, the mean of the measure over time, from the second at
+    which every run has been evaluated once to the horizon; ``reached``, the number of seeds that
+    reached the target; and, where all did, ``seconds`` and ``bytes`` to it. All but the two numbers
+    are a mean, the half-width of its 95 % interval, and the values.
     """
     curves = [(job["label"], job["curve"]) for job in jobs if job["curve"]]
     measure = next((m for m in ("rmse", *MEASURES) if all(m in c[0] for _, c in curves)), None)
@@ -42,23 +42,27 @@ def speeds(
     for label in labels:
         own = [curve for name, curve in curves if name == label]
         if own:
-            runs[label] = _of_run(own, measure, target, begin, horizon)
+            seeds = sum(job["label"] == label for job in jobs)
+            runs[label] = _of_run(own, seeds, measure, target, begin, horizon)
     return {"measure": measure, "target": target, "horizon": horizon, "runs": runs}
 
 
 def _of_run(
     curves: Sequence[Sequence[Mapping[str, Any]]],
+    seeds: int,
     measure: str,
     target: float | None,
     begin: float,
     horizon: float,
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {"area": _summed([_area(c, measure, begin, horizon) for c in curves])}
+    found: dict[str, Any] = {"seeds": seeds}
+    if len(curves) == seeds:  # else the mean would be of those that were evaluated in time
+        found["area"] = _summed([_area(c, measure, begin, horizon) for c in curves])
     if target is None:
         return found
     there = [at for at in (reached(curve, measure, target) for curve in curves) if at]
     found["reached"] = len(there)
-    if len(there) == len(curves):
+    if len(there) == seeds:
         found["seconds"] = _summed([seconds for seconds, _ in there])
         found["bytes"] = _summed([nbytes for _, nbytes in there])
     return found

@@ -64,7 +64,7 @@ def _content(
         "runs": {label: _sum_up(jobs, label) | _errors(errors, label) for label in study.labels},
         "baseline": study.baseline,
         "differences": _differences(jobs, study),
-        "times": _sum_up_times(times, study.labels),
+        "times": _sum_up_times(times, jobs, study.labels),
         "speed": speeds(jobs, study.labels, study.target),
         "paper": dict(study.paper),
         "ours": dict(study.ours),
@@ -121,7 +121,9 @@ def _by_size(by_run: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
     return found
 
 
-def _sum_up_times(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
+def _sum_up_times(
+    rows: Sequence[Mapping[str, Any]], jobs: Sequence[Mapping[str, Any]], labels: Sequence[str]
+) -> dict[str, Any]:
     """Mean and interval of the first measure at each time that all seeds have.
 
     ``ended`` is true if some seed's run had ended by then, so that its last value is used.
@@ -132,7 +134,7 @@ def _sum_up_times(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> d
     result: dict[str, Any] = {"measure": measure, "runs": {}}
     for label in labels:
         own = [row for row in rows if row["run"] == label]
-        seeds = {row["seed"] for row in own}
+        seeds = {job["seed"] for job in jobs if job["label"] == label}
         entries = []
         for time in sorted({row["time"] for row in own}):
             here = [row for row in own if row["time"] == time]

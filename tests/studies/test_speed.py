@@ -47,3 +47,8 @@ def test_an_error_is_to_fall():
 
 def test_without_evaluations_there_is_nothing():
     assert speeds([job("a", 0, [])], ["a"], 0.5) == {}
+
+
+def test_a_seed_that_was_never_evaluated_has_not_reached_it():
+    found = speeds([job("a", 0, [(0, 0.5), (10, 0.9)]), job("a", 1, [])], ["a"], 0.8)["runs"]["a"]
+    assert found == {"seeds": 2, "reached": 1}
