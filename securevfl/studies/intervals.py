@@ -11,6 +11,7 @@ import numpy as np
 from securevfl.errors import needs
 
 _LEVEL = 0.95
+_EQUAL = 1e-9  # of a mean, up to which differences are one number, rounded
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -83,6 +84,6 @@ def _chance(entry: Mapping[str, Any]) -> float | None:
     mean, half, freedom = abs(entry["mean"]), entry["half_width_95"], entry["pairs"] - 1
     if half is None or freedom < 1:
         return None
-    if half == 0:
-        return 0.0 if mean else 1.0
+    if half <= _EQUAL * mean:  # few test rows: what all pairs share says no more than their sign
+        return 2.0**-freedom if mean else 1.0
     return float(2 * t.sf(mean / half * t.ppf(0.975, freedom), freedom))

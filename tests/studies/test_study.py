@@ -558,8 +558,15 @@ def test_differences_are_told_from_0_after_holm():
     ]  # fmt: skip
     alone = {"mean": 9.0, "half_width_95": None, "pairs": 1}
     assert differing([alone, entry(0.04)]) == [None, True]
-    certain = {"mean": 0.1, "half_width_95": 0.0, "pairs": 3}
-    assert differing([certain, certain | {"mean": 0.0}]) == [True, False]
+
+
+def test_equal_differences_of_a_few_seeds_say_no_more_than_their_signs():
+    """Two seeds of one more right row each: that is chance, and the t test would be certain."""
+    alike = {"mean": 0.1, "half_width_95": 1e-17, "pairs": 2}
+    assert differing([alike]) == [False]
+    assert differing([alike | {"pairs": 5}]) == [False]
+    assert differing([alike | {"pairs": 6}]) == [True]  # 2^-5 = 3 %
+    assert differing([alike | {"mean": 0.0, "half_width_95": 0.0, "pairs": 9}]) == [False]
 
 
 def test_a_run_that_ended_before_its_first_step_is_in_no_difference(tmp_path):
@@ -693,3 +700,15 @@ def test_a_run_that_made_all_its_rounds_has_ended(tmp_path):
     assert all(run["majority_accuracy"]["mean"] > 0 for run in content["runs"].values())
     with pytest.raises(ConfigurationError, match="target must be a number"):
         read_study(write(tmp_path, TOML.replace("seeds = ", "target = 'x'\nseeds = ")))
+
+
+def test_a_seed_without_an_evaluation_is_not_left_out_of_means_over_time(tmp_path):
+    study = replace(read_study(write(tmp_path)), times=(2.0,))
+    (tmp_path / "jobs").mkdir()
+    for one in study.jobs:
+        found = result(one.label, one.seed, [(1.0, 0.25), (2.0, 0.5)])
+        if (one.label, one.seed) == ("coded", 0):
+            found["curve"] = []
+        store(tmp_path, one, found)
+    runs = write_results(study, tmp_path)["times"]["runs"]
+    assert (runs["coded"], len(runs["plain"])) == ([], 1)
