@@ -39,7 +39,8 @@ DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, float], float]] = {
     "pareto": _pareto,
     "lognormal": _lognormal,
 }
-_LEAST = {"pareto": 1.0, "lognormal": 0.0}
+# Beyond these shapes one delay in a million has more than half of the mean: runs would see less.
+_SHAPES = {"pareto": (1.05, math.inf), "lognormal": (0.0, 5.0)}
 DEFAULT_SHAPE = {"exponential": 0.0, "pareto": 2.5, "lognormal": 1.0}
 
 
@@ -58,8 +59,9 @@ class Delay:
     law : {"exponential", "pareto", "lognormal"}
         Distribution of the random part; the last two have heavy tails.
     shape : float
-        Tail index of the Pareto distribution, above 1, or the standard deviation of the logarithm
-        of the lognormal distribution, above 0. The exponential distribution has none: 0.
+        Tail index of the Pareto distribution, above 1.05, or the standard deviation of the
+        logarithm of the lognormal distribution, above 0 and below 5. The exponential distribution
+        has none: 0.
     """
 
     mean: float = 0.0
@@ -76,12 +78,15 @@ class Delay:
             raise ConfigurationError(
                 f"delay: unknown law {self.law!r}; known: {', '.join(DISTRIBUTIONS)}"
             )
-        least = _LEAST.get(self.law)
-        if least is None and self.shape != 0:
-            raise ConfigurationError(f"delay: the {self.law} law has no shape; leave it out")
-        if least is not None and not least < self.shape < math.inf:
+        if self.law not in _SHAPES:
+            if self.shape != 0:
+                raise ConfigurationError(f"delay: the {self.law} law has no shape; leave it out")
+            return
+        least, most = _SHAPES[self.law]
+        if not least < self.shape < most:
+            below = "finite" if most == math.inf else f"below {most:g}"
             raise ConfigurationError(
-                f"delay: the shape of a {self.law} law must be finite and above {least:g}, it is "
+                f"delay: the shape of a {self.law} law must be above {least:g} and {below}, it is "
                 f"{self.shape}"
             )
 

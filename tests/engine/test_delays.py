@@ -62,6 +62,9 @@ def test_laws_share_the_streams_and_depend_on_nothing_else(law):
         lambda: Delay(1.0, 0.0, ["pareto"]),
         lambda: Delay(1.0, 0.0, "exponential", 1.0),
         lambda: Delay(1.0, 0.0, "pareto", 1.0),
+        lambda: Delay(1.0, 0.0, "pareto", 1 + 1e-9),  # 200 draws of mean 1 were 4e-8 in the mean
+        lambda: Delay(1.0, 0.0, "lognormal", 50.0),  # all were 0
+        lambda: Delay(1.0, 0.0, "lognormal", 1e200),
         lambda: Delay(1.0, 0.0, "pareto", math.inf),
         lambda: Delay(1.0, 0.0, "lognormal", 0.0),
         lambda: Delay(1.0, 0.0, "lognormal", math.nan),
