@@ -268,6 +268,8 @@ class PrimeField:
     def _powers(self, a: ArrayLike, exponents: ArrayLike) -> Array:
         """Powers by an array of exponents, by repeated squaring; see `power`."""
         wanted = np.asarray(exponents)
+        if wanted.dtype.kind == "f" and not isinstance(exponents, np.ndarray):
+            wanted = np.array(exponents, object)  # 2^63 beside -1 became floats; or there are none
         if wanted.dtype.kind not in "iu" and not all(type(e) is int for e in wanted.flat):
             raise FieldError(
                 f"PrimeField.power: exponents must be integers, they are {wanted.dtype.name}."

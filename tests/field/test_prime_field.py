@@ -293,3 +293,11 @@ def test_a_product_refuses_a_number_outside_the_field_wherever_it_stands(F, thre
             F.matmul(a[:1, :2], np.stack([b, wrong])[:, [0, index[0]]])
     with pytest.raises(FieldError, match="a: the element at"):
         F.matmul(wrong.T.copy(), b.T.copy().T[:, :5])
+
+
+def test_exponents_in_a_list_are_python_integers():
+    F = PrimeField(97)
+    assert F.power([2, 3], [2**63, -1]).tolist() == [pow(2, 2**63, 97), pow(3, -1, 97)]
+    assert F.power([], []).shape == (0,)
+    with pytest.raises(FieldError, match="exponents must be integers"):
+        F.power([2, 3], [1.0, 2.0])
