@@ -96,7 +96,8 @@ def fit_column(
         absent = np.isnan(numbers)
         if absent.all():
             raise nothing
-        return Column(name, None, float(np.median(numbers[~absent])), bool(absent.any()))
+        middle = 2 * float(np.median(numbers[~absent] / 2))  # a sum of two could overflow
+        return Column(name, None, middle, bool(absent.any()))
     codes, texts = read_texts(series, missing)
     counts = np.bincount(codes, minlength=len(texts)).tolist()
     found = Counter(dict.fromkeys(sorted({text for text in texts if text}), 0))

@@ -144,6 +144,7 @@ class PartyPreprocessor:
     def _scale(self, values: np.ndarray, here: slice, out: NDArray[np.float32]) -> None:
         """Write values of the encoded columns `here` into `out`, filled and scaled."""
         offset, divisor = (numbers[here] for numbers in self._parameters)
+        constant = np.isinf(divisor)
         step = max(1, _BLOCK // max(1, values.shape[1]))
         for start in range(0, len(values), step):
             block = values[start : start + step].astype(np.float64)
@@ -151,9 +152,11 @@ class PartyPreprocessor:
                 fill = [np.nan if c.fill is None else c.fill for c in self.columns]
                 block = np.where(np.isnan(block), fill, block)
                 self._refuse_not_finite(block, start)
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):
                 block -= offset
                 block /= divisor
+                if constant.any():  # beside a far value, inf / inf is NaN
+                    block[:, constant] = 0.0
                 if self.clip:
                     np.clip(block, 0.0, 1.0, out=block)
                 out[start : start + step] = block

@@ -37,8 +37,8 @@ def flattened(block: np.ndarray, share: float = _TOLD) -> tuple[int, int, float]
     """
     if block.dtype.kind != "f" or not len(block):
         return None
-    typical = np.median(block[:: max(1, len(block) // 100)].astype(np.float64), axis=0)
     with np.errstate(over="ignore", invalid="ignore"):  # a range beyond float64 is refused apart
+        typical = np.median(block[:: max(1, len(block) // 100)].astype(np.float64), axis=0)
         reach = (block.max(axis=0).astype(np.float64) - block.min(axis=0)) * share
         for k in np.flatnonzero(np.isfinite(reach)):
             away = np.abs(block[:, k] - typical[k])

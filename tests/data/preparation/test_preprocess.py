@@ -224,3 +224,11 @@ def test_several_names_for_one_column_are_refused(names):
 def test_a_number_that_names_a_column_names_the_label():
     frame = pd.DataFrame({0: range(8), 1: [0, 1] * 4, 2: range(8)})
     assert VerticalDataset.from_pandas(frame, 1, parties=2).columns == (("0",), ("2",))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_constant_at_the_end_of_float64_stays_a_constant():
+    far = 1.7e308
+    part = fit_frame(pd.DataFrame({"a": [far] * 4}), "minmax")
+    assert part.columns[0].fill == far
+    assert part.apply(pd.DataFrame({"a": [-far, 0.0, far]})).ravel().tolist() == [0.0, 0.0, 0.0]
