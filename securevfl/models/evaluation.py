@@ -82,7 +82,9 @@ def evaluation(
     scores = scores.reshape(len(labels), -1)
     shares, guess = probabilities(task, scores), guesses(task, scores)
     size = shares.shape[1]
-    pairs = np.bincount(labels * size + guess, minlength=size**2).reshape(size, size)
+    pairs = np.bincount(labels.astype(np.int64) * size + guess, minlength=size**2).reshape(
+        size, size
+    )
     curves = {1: scores[:, 0]} if task == "binary" else dict(enumerate(shares.T))
     chosen = curves if len(curves) <= _MOST_CURVES else {}
     return {

@@ -23,6 +23,12 @@ def test_confusion_is_that_of_scikit_learn():
     assert found["classes"] == list("abcd")
 
 
+def test_class_numbers_of_a_byte_do_not_wrap():
+    labels = np.array([200, 3], np.uint8)
+    found = evaluation("multiclass", np.eye(250)[labels], labels, [*map(str, range(250))])
+    assert np.argwhere(found["confusion"]).tolist() == [[3, 3], [200, 200]]
+
+
 def test_a_tie_of_two_classes_is_the_first_as_in_accuracy():
     found = evaluation("binary", np.zeros((3, 1), np.float32), np.array([0, 1, 1]), "ny")
     assert found["confusion"] == [[1, 0], [2, 0]]
