@@ -86,6 +86,8 @@ def gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
     import dp_accounting
 
     _check(multiplier, delta)
+    if releases < 0:
+        raise ConfigurationError(f"accountant: {releases} releases; there are at least 0")
     if releases == 0:
         return 0.0
     # n releases x + z N(0, I) of the same x have their mean as sufficient statistic, x + z /

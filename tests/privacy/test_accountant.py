@@ -79,6 +79,7 @@ def test_the_sensitivity_names_its_neighbours():
         lambda: noise_multiplier(1.0, 1.0),
         lambda: gaussian_epsilon(0.0, 1, DELTA),
         lambda: gaussian_epsilon(math.nan, 1, DELTA),
+        lambda: gaussian_epsilon(1.0, -1, DELTA),
     ],
 )
 def test_values_out_of_range_are_refused(ask):
