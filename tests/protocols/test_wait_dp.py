@@ -156,6 +156,7 @@ def test_a_run_ends_before_the_budget_is_exceeded():
     assert rows[-1].fields["epsilon_total"] == pytest.approx(two)
     (stop,) = [event for event in outcome.events if event.name == "budget"]
     assert stop.fields["epsilon"] <= two + 0.1 < stop.fields["next"]
+    assert outcome.protocol.describe()["epsilon_all_rounds"] == pytest.approx(two)
     assert outcome.simulation.finished
 
 

@@ -254,8 +254,9 @@ class WaitDP(Provable, EmbeddingProtocol):
         return clip_rows(embedding, self.privacy.clip).astype(np.float32)
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: N, |B|, the noise and its cost."""
-        privacy, rounds = self.privacy, self.config.rounds
+        """Numbers for summaries: N, |B|, the noise and its cost, until the budget ends the run."""
+        privacy = self.privacy
+        rounds = min(self.config.rounds, self.limit * privacy.per_epoch)
         samples = self.layout.coded * self.layout.segments
         described: dict[str, Any] = {"N": self.data.parties, "batch_rows": self.batch_rows}
         if privacy.embeddings:
