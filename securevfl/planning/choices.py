@@ -1,7 +1,7 @@
 """Feasible numbers K of segments, and the expected cost of each.
 
-K is feasible if enough results for decoding can arrive: ``R = 2(K+T-1)+1 <= N - 2A``. Bytes and
-times come from `message_bytes` and `message_times`, memory from the sizes of shares.
+K is feasible if enough results for decoding can arrive (`Protocol.results`). Bytes and times come
+from `message_bytes` and `message_times`, memory from the sizes of shares.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Choice:
     Attributes
     ----------
     segments, threshold, tolerated : int
-        K, R = 2(K+T-1)+1, and the number of tolerated stragglers, N - R - 2A.
+        K, the recovery threshold R, and the number of tolerated stragglers.
     batch_rows : int
         Rows |B| of a coded batch.
     rounds : int
@@ -86,26 +86,26 @@ class Choice:
     helped_seconds: float | None = None
 
 
-def feasible_segments(parties: int, config: Any, shape: Shape) -> list[int]:
+def feasible_segments(cls: type[Protocol], parties: int, config: Any, shape: Shape) -> list[int]:
     """Feasible numbers of segments K, or the requested K alone; ConfigurationError for none."""
-    found = [K for K in range(1, shape.rows + 1) if _wanted(config, K) <= parties]
+
+    def wanted(segments: int) -> int:
+        return cls.results(config.model_copy(update={"segments": segments}), parties)[1]
+
+    found = [K for K in range(1, min(shape.rows, parties) + 1) if wanted(K) <= parties]  # R >= K
     if not found:
         raise ConfigurationError(
             f"plan: no K is feasible: K = 1 and T = {config.privacy} need "
-            f"{_wanted(config, 1)} results of {parties} parties. Lower privacy or add parties"
+            f"{wanted(1)} results of {parties} parties. Lower privacy or add parties"
         )
     asked = config.segments
     if asked is None or asked in found:
         return found if asked is None else [asked]
     why = f"segments need a row each, and there are {shape.rows}"
-    if (wanted := _wanted(config, asked)) > parties:
-        why = f"and T = {config.privacy} need {wanted} results of {parties} parties"
-    raise ConfigurationError(f"plan: K = {asked} {why}; use at most {found[-1]} segments")
-
-
-def _wanted(config: Any, segments: int) -> int:
-    """Parties needed for K segments: R + 2A = 2(K+T-1) + 1 + 2A, A corrupt results tolerated."""
-    return int(2 * (segments + config.privacy - 1) + 1 + 2 * config.tolerate_corrupt)
+    if wanted(asked) > parties:
+        why = f"and T = {config.privacy} need {wanted(asked)} results of {parties} parties"
+    most = max((K for K in found if asked > K), default=found[-1])
+    raise ConfigurationError(f"plan: K = {asked} {why}; use at most {most} segments")
 
 
 def choice_of(
@@ -122,10 +122,10 @@ def choice_of(
     N, K = len(shape.widths), config.segments
     conditions = load_conditions(conditions, parties=N, batch_rows=outline.batch_rows)
     times = expected_times(outline, conditions, N, sealed=sealed, seed=seed)
-    wanted = _wanted(config, K)
+    threshold, wanted = cls.results(config, N)
     return _of_times(
         K,
-        wanted - 2 * config.tolerate_corrupt,
+        threshold,
         N - wanted,
         outline,
         times,

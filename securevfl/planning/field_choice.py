@@ -100,9 +100,10 @@ def choose_bits(
     ConfigurationError
         If `accuracy_bits` is out of range.
     """
-    if not 1 <= accuracy_bits <= DATA_BITS:
+    if type(accuracy_bits) is not int or not 1 <= accuracy_bits <= DATA_BITS:
         raise ConfigurationError(
-            f"plan: accuracy_bits must lie in 1 to {DATA_BITS}, it is {accuracy_bits}"
+            f"plan: accuracy_bits must be a whole number from 1 to {DATA_BITS}, it is "
+            f"{accuracy_bits!r}"
         )
     primes = (int(options["prime"]),) if "prime" in options else USUAL
     lx, lw = (

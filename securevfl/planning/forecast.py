@@ -150,6 +150,10 @@ def plan(
     """
     cls = get_protocol(protocol)
     config: Any = make_config(cls, options)
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigurationError(f"plan: seed must be a whole number of at least 0, it is {seed!r}")
+    if data is None and getattr(config, "secure", False) and not test_rows:
+        raise ConfigurationError("plan: secure = True infers test rows; give test_rows")
     degree = getattr(config, "degree", 1)
     shape, sums, train = _sizes(data, parties, rows, features, test_rows, degree, options)
     config = cls.settled(config, shape)
@@ -168,7 +172,7 @@ def plan(
     N = len(shape.widths)
     choices = tuple(
         choice_of(cls, config.model_copy(update={"segments": K}), shape, conditions, sealed, seed)
-        for K in feasible_segments(N, config, shape)
+        for K in feasible_segments(cls, N, config, shape)
     )
     given = {k: v for k, v in options.items() if k not in (*chosen, "segments")}
     planned = Planned(cls, config, shape, conditions, sealed, seed)
@@ -369,12 +373,18 @@ def _sizes(
     options: Mapping[str, Any],
 ) -> tuple[Shape, list[RowSums], tuple[np.ndarray, ...]]:
     """Shape of the data, a bound on each client's row sums, and training columns if available."""
-    if data is None:
-        if not (rows and features):
+    asked = {"parties": parties, "rows": rows, "features": features, "test_rows": test_rows}
+    for name, size in asked.items():
+        least = int(name != "test_rows")
+        whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
+        if size is not None and not (whole and size >= least):
             raise ConfigurationError(
-                "plan: give a data set, or its shape with rows and features of at least 1"
+                f"plan: {name} must be a whole number of at least {least}, it is {size!r}"
             )
-        N = parties or 8
+    if data is None:
+        if rows is None or features is None:
+            raise ConfigurationError("plan: give a data set, or its shape with rows and features")
+        N = 8 if parties is None else parties
         if features < N:
             raise ConfigurationError(
                 f"plan: {features} features cannot be divided among {N} parties. Use at most "
@@ -387,6 +397,10 @@ def _sizes(
     if isinstance(data, str):
         data = DataSource(data, {"parties": parties} if parties else {})
     dataset = data.load() if isinstance(data, DataSource) else data
+    if parties not in (None, dataset.parties):
+        raise ConfigurationError(
+            f"plan: parties = {parties}, and the data set has {dataset.parties}; leave parties out"
+        )
     parts = [dataset.train, dataset.test] if options.get("secure") else [dataset.train]
     shape = Shape(tuple(dataset.widths), len(dataset.train_labels), len(dataset.test_labels))
     sums = [

@@ -314,3 +314,56 @@ def test_the_rounds_and_bytes_of_a_plan_are_those_of_a_run_that_its_budget_ends(
 def test_a_plan_refuses_a_width_of_which_no_sum_is_in_the_budget():
     with pytest.raises(ConfigurationError, match="plan: fedvs: a sum of embeddings is width = 12"):
         plan(parties=6, rows=500, features=12, width=12, sum_budget=1.0)
+
+
+@pytest.mark.parametrize("security", ["covert", "active"])
+@pytest.mark.parametrize("parties", [6, 9])
+def test_levels_against_liars_need_more_results_than_the_formula(security, parties):
+    """At N = 9 the levels have no K = 3, which 2(K+T-1)+1 = 7 results would allow."""
+    cls = get_protocol("fedvs")
+    accepted = []
+    for segments in range(1, parties):
+        config = make_config(cls, {"security": security, "segments": segments})
+        try:
+            cls.check_parties(config, parties)
+        except ConfigurationError:
+            continue
+        accepted.append((segments, *cls.results(config, parties)))
+    given = {"parties": parties, "rows": 40, "features": 18, "security": security, "width": 1}
+    found = plan(conditions="none", rounds=3, **given)
+    planned = [(c.segments, c.threshold, parties - c.tolerated) for c in found.choices]
+    assert planned == accepted
+    (level,) = [one for one in found.levels if one.name == security]
+    assert (level.bytes, level.tolerated) == (found.best.bytes, found.best.tolerated)
+    if parties == 9:
+        assert [K for K, _, _ in planned] == [1, 2, 4]
+        with pytest.raises(ConfigurationError, match=r"K = 3 and T = 1 need .* at most 2 seg"):
+            plan(conditions="none", segments=3, **given)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"parties": 0}, "parties must be a whole number of at least 1, it is 0"),
+        ({"parties": True}, "parties must be a whole number"),
+        ({"rows": -5}, "rows must be a whole number of at least 1, it is -5"),
+        ({"rows": 100.5}, "rows must be a whole number"),
+        ({"test_rows": -1}, "test_rows must be a whole number of at least 0"),
+        ({"accuracy_bits": 8.5}, "accuracy_bits must be a whole number from 1 to 20"),
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"secure": True}, "give test_rows"),
+    ],
+)
+def test_sizes_that_are_none_are_refused(wrong, words):
+    with pytest.raises(ConfigurationError, match=words):
+        plan(**{"parties": 8, "rows": 100, "features": 16, "conditions": "none"} | wrong)
+
+
+def test_another_number_of_parties_than_that_of_the_data_is_refused():
+    with pytest.raises(ConfigurationError, match="parties = 6, and the data set has 4"):
+        plan(svfl.load_dataset("digits", parties=4), parties=6, conditions="none")
+
+
+def test_a_table_of_any_length_is_planned_by_its_number_of_parties():
+    found = plan(parties=4, rows=10**15, features=8, conditions="none", width=1, rounds=1)
+    assert [choice.segments for choice in found.choices] == [1]

@@ -13,9 +13,11 @@ from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay, Trace
 from securevfl.engine.delays import DEFAULT_SHAPE, DISTRIBUTIONS
 from securevfl.engine.network import SERVER
+from securevfl.field.prss import mask_streams
 from securevfl.planning.message_bytes import sent_bytes
 from securevfl.planning.message_times import MANY, draw, expected_times
 from securevfl.protocols.base.schedule import Shape
+from securevfl.protocols.fedvs.parameters import upload_streams
 
 # Enough hidden units that one lives: a gradient of zeros is no step, and clients say more then.
 TINY = {"width": 3, "hidden": 16, "batch": 8, "degree": 1}
@@ -114,6 +116,20 @@ def test_without_chance_the_times_are_those_of_the_simulation(conditions, option
     assert found.total == pytest.approx(run.virtual_seconds, abs=1e-7)
     assert found.round == pytest.approx((times[-1] - times[0]) / 11, abs=1e-7)
     assert found.error == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("security", ["covert", "active"])
+def test_computing_against_liars_has_their_masks_and_results(security):
+    """With N = 5 uploads are of degree 3: 4 results are decoded, and masks are of u = 2."""
+    conditions = Conditions(compute="modelled", seconds_per_multiply_add=1e-3)
+    options = {"security": security, "segments": 1, **TINY}
+    run = svfl.run("fedvs", data(5), rounds=4, conditions=conditions, **options)
+    found = expected_times(outline_of(run), conditions, 5, sealed=True, runs=2, rounds=4)
+    times = [row["time"] for row in run.history]
+    assert found.round == pytest.approx((times[-1] - times[0]) / 3, abs=1e-7)
+    public = run.protocol.public
+    streams = public.prss.most_streams(mask_streams(public.code, public.degree))
+    assert upload_streams(5, 1, 1, public.degree) == streams == 3
 
 
 def test_a_trace_is_replayed():

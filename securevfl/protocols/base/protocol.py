@@ -278,6 +278,12 @@ class Protocol(ABC):
         """Groups of clients that a late member leaves out of sums; None if there are none."""
         return None
 
+    @classmethod
+    def results(cls, config: Any, parties: int) -> tuple[int, int]:
+        """Recovery threshold R = 2(K+T-1)+1, and the results that the server waits for, R + 2A."""
+        R = 2 * (config.segments + config.privacy - 1) + 1
+        return R, R + 2 * config.tolerate_corrupt
+
     @property
     def target(self) -> tuple[float, float] | None:
         """Mean and standard deviation by which training targets are scaled; None if not scaled."""

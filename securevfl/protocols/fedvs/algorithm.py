@@ -444,7 +444,8 @@ class Client(KeyParticipant):
             widths = sum(share.shape[1] for share in held.values())
             code = public.code
             masked = public.config.masked
-            masking = upload_streams(N, code.segments, code.privacy) if masked else 0
+            sizes = code.segments, code.privacy, public.degree
+            masking = upload_streams(N, *sizes) if masked else 0
             return int(self.rows * h * (widths + masking))
         part = kind.removesuffix("-data")
         return coding_operations(public.batches[part].length * own, N) if kind != part else 0

@@ -283,9 +283,9 @@ class Parameters:
 
 
 @functools.cache
-def upload_streams(parties: int, segments: int, privacy: int) -> int:
-    """Pseudo-random streams that mask a client's upload, for u = K + T - 1."""
-    unknown = segments + privacy - 1
+def upload_streams(parties: int, segments: int, privacy: int, degree: int) -> int:
+    """Pseudo-random streams that mask a client's upload, for u = (degree - 1)(K + T - 1)."""
+    unknown = (degree - 1) * (segments + privacy - 1)
     return stream_count(blocks_of(parties, privacy, unknown), parties, privacy, unknown)
 
 

@@ -53,6 +53,7 @@ from securevfl.protocols.fedvs.parameters import (
     inference_step,
     prss_of,
     refuse_any_sharers,
+    results_needed,
 )
 from securevfl.protocols.fedvs.prediction import (
     PredictingClient,
@@ -170,6 +171,13 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
             prss_of(code, degree_of(config, code.segments, parties))
 
     @classmethod
+    def results(cls, config: FedVSConfig, parties: int) -> tuple[int, int]:
+        """Recovery threshold R, higher against liars, and the results that the server waits for."""
+        K = config.segments or default_segments(parties, config.privacy, config.tolerate_corrupt)
+        R = degree_of(config, K, parties) * (K + config.privacy - 1) + 1
+        return R, results_needed(config, K, parties)
+
+    @classmethod
     def outline(cls, config: FedVSConfig, shape: Shape) -> Outline | None:
         """Message schedule of a run; None with a timeout, when the sharers depend on chance."""
         if config.share_timeout is not None or config.result_timeout is not None:
@@ -207,7 +215,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
             "gradient",
             "clients",
             (signed_gradient(hollow((K * coded, config.width), np.float32), config),),
-            operations=(coding_operations(coded * config.width, 2 * (K + config.privacy) - 1),),
+            operations=(coding_operations(coded * config.width, cls.results(config, N)[0]),),
         )
         if code is not None:
             prss = prss_of(code, degree_of(config, K, N))

@@ -15,6 +15,7 @@ from securevfl.protocols.base.schedule import Phase, Post, Stage, hollow
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import (
     FedVSConfig,
+    degree_of,
     results_needed,
     upload_streams,
 )
@@ -60,7 +61,8 @@ def attempts(
         operations=tuple(coding_operations(w * h, N) for w in widths),
         modulus=config.prime,
     )
-    masking = upload_streams(N, segments, config.privacy) if config.masked else 0
+    sizes = segments, config.privacy, degree_of(config, segments, N)
+    masking = upload_streams(N, *sizes) if config.masked else 0
     uploads = Post(
         "embedding",
         "server",
