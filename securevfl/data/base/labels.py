@@ -41,6 +41,8 @@ LEAST_ROWS_PER_CLASS = 5
 #: More distinct texts than this, and than one in so many rows, are refused as classes.
 MOST_TEXT_CLASSES = 50
 MOST_TEXT_CLASSES_PER_ROW = 1 / 5
+_LARGEST_TARGET = 2.0**60
+_LOST_OF_SPREAD = 2.0**-10  # of a target's deviation, by rounding to float32
 
 
 @dataclass(frozen=True)
@@ -260,12 +262,20 @@ def _targets(train: RawLabels, test: RawLabels) -> tuple[NDArray[np.float32], ND
             f"{_name(train.values[0])}; a regression needs at least two values."
         )
     largest = max(np.abs(train.values).max(), np.abs(test.values).max())
-    if largest > np.finfo(np.float32).max:
+    if largest > _LARGEST_TARGET:
         raise DataError(
-            f"label column {train.name!r}: {largest:g} exceeds the range of float32 (3.4e38); "
-            f"rescale the target."
+            f"label column {train.name!r}: {largest:g} exceeds {_LARGEST_TARGET:.2g}, up to which "
+            "squares of errors are float32; rescale the target."
         )
-    return train.values.astype(np.float32), test.values.astype(np.float32)
+    kept, spread = train.values.astype(np.float32), float(train.values.std())
+    lost = float(np.abs(kept - train.values).max())
+    if spread < 1 / _LARGEST_TARGET or lost > _LOST_OF_SPREAD * spread:
+        raise DataError(
+            f"label column {train.name!r}: targets near {float(train.values[0]):g} of standard "
+            f"deviation {spread:.3g} lose up to {lost:.3g} as float32; subtract a constant, such "
+            "as the mean, or rescale the target."
+        )
+    return kept, test.values.astype(np.float32)
 
 
 def _refuse_many(series: pd.Series, texts: list[str]) -> None:

@@ -344,3 +344,20 @@ def test_a_group_is_never_on_both_sides():
     assert train.isdisjoint(test)
     assert train | test == set(range(20))
     assert "who" not in data.transform.columns
+
+
+@pytest.mark.parametrize(
+    ("factor", "shift", "words"),
+    [
+        (1e20, 0.0, "squares of errors are float32; rescale"),
+        (1e-20, 0.0, "rescale the target"),
+        (10.0, 1.7e9, "lose up to 10 as float32; subtract a constant"),
+    ],
+)
+def test_targets_whose_errors_float32_cannot_hold_are_refused(factor, shift, words):
+    frame = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20.0) ** 2})
+    target = np.linspace(0.05, 1, 20)
+    asked = {"parties": 2, "task": "regression"}
+    VerticalDataset.from_pandas(frame.assign(y=1e9 + 1e6 * target), "y", **asked)
+    with pytest.raises(DataError, match=words):
+        VerticalDataset.from_pandas(frame.assign(y=shift + factor * target), "y", **asked)
