@@ -61,7 +61,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
     Attributes
     ----------
     classes_ : ndarray, (C,)
-        Class labels in ascending order, of the type of `y`.
+        Labels of rows with a weight above 0, in ascending order, of the type of `y`.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of str
@@ -120,6 +120,8 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
         """
         rows, labels = self._checked(X, y, fitting=True)
         check_classification_targets(labels)
+        # A class of rows that do not count is none: scores have a column for each class trained.
+        rows, labels, weights = self._weighed(rows, np.asarray(labels), sample_weight)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(
@@ -127,7 +129,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
                 "needed"
             )
         task = "binary" if len(self.classes_) == 2 else "multiclass"
-        self._train(rows, codes.astype(np.int64), task, sample_weight, **self._weights(labels))
+        self._train(rows, codes.astype(np.int64), task, weights, **self._weights(labels))
         return self
 
     def _weights(self, y: np.ndarray) -> dict[str, object]:
@@ -168,8 +170,7 @@ class VFLRegressor(ScoredByWeights, RegressorMixin, VerticalEstimator):  # type:
     """Regressor that trains any protocol that supports regression on one matrix.
 
     Parameters and attributes are those of `VFLClassifier`, without `class_weight` and `classes_`.
-    The target is not scaled. For large values put the estimator into
-    `sklearn.compose.TransformedTargetRegressor` with a scaler.
+    Targets are float32; protocols train on them with mean 0 and deviation 1.
 
     Examples
     --------
@@ -202,7 +203,8 @@ class VFLRegressor(ScoredByWeights, RegressorMixin, VerticalEstimator):  # type:
             continue.
         """
         rows, targets = self._checked(X, y, fitting=True)
-        self._train(rows, np.asarray(targets, np.float32), "regression", sample_weight)
+        rows, targets, weights = self._weighed(rows, np.asarray(targets), sample_weight)
+        self._train(rows, targets, "regression", weights)
         return self
 
     def predict(self, X: ArrayLike | pd.DataFrame, *, coded: bool = False) -> np.ndarray:

@@ -90,17 +90,14 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         X: np.ndarray | pd.DataFrame,
         y: np.ndarray,
         task: str,
-        weights: ArrayLike | None = None,
+        weights: np.ndarray | None = None,
         **more: object,
     ) -> None:
         """Train on prepared columns and targets, and store the run's results.
 
-        `weights` has a weight per row; rows of weight 0 are left out. `more` has options of the
-        protocol that depend on the targets.
+        `weights` has a weight above 0 per row. `more` has options of the protocol that depend on
+        the targets.
         """
-        if weights is not None:
-            weights = checked_weights("fit", weights, len(y), zero=True)
-            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         if len(X) < 2:
             raise DataError(f"{type(self).__name__}: n_samples={len(X)}; at least two are needed")
         self.owners_ = self._deal(X.shape[1])
@@ -125,6 +122,16 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         )
         self.model_ = joint_model(self.run_.protocol, self.run_.parties)
         self.n_iter_ = len(self.run_.history)
+
+    def _weighed(
+        self, X: np.ndarray | pd.DataFrame, y: np.ndarray, weights: ArrayLike | None
+    ) -> tuple[np.ndarray | pd.DataFrame, np.ndarray, np.ndarray | None]:
+        """Rows, labels and weights without the rows of weight 0."""
+        if weights is None:
+            return X, y, None
+        weights = checked_weights("fit", weights, len(y), zero=True)
+        kept = weights > 0
+        return X[kept], y[kept], weights[kept]
 
     def _dataset(self, X: np.ndarray | pd.DataFrame, y: np.ndarray, task: str) -> VerticalDataset:
         """Data set of all rows for training; the first row also fills the required test part."""

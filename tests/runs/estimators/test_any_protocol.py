@@ -249,3 +249,20 @@ def test_weights_that_mean_nothing_are_refused(change, why):
     for use in (made.fit, made.score):
         with pytest.raises(DataError, match=why):
             use(X, y, change(times))
+
+
+def test_a_class_without_weight_is_no_class_and_moves_no_other(iris):
+    X, y = iris
+    made = VFLClassifier("split", 4, **QUICK, options=SMALL)
+    made.fit(X, y, sample_weight=(y != 1).astype(float))
+    assert made.classes_.tolist() == [0, 2]
+    assert made.predict_proba(X).shape == (len(X), 2)
+    assert made.score(X[y != 1], y[y != 1]) > 0.9
+    with pytest.raises(DataError, match="y has 1 class"):
+        VFLClassifier("split", 4).fit(X, y, sample_weight=(y == 1).astype(float))
+
+
+def test_targets_that_float32_makes_alike_are_refused(iris):
+    X, _ = iris
+    with pytest.raises(DataError, match=r"lose up to .* as float32; subtract"):
+        VFLRegressor("split", 4).fit(X, 1.7e9 + 10 * X[:, 0])
