@@ -194,10 +194,20 @@ class Sweep:
             raise ConfigurationError(
                 f"bench threshold: {self.counts} slow parties must lie in 0 to {N}"
             )
-        if not (self.factor > 1 and self.slower > 1):
+        if not (1 < self.factor < math.inf and 1 < self.slower < math.inf):
             raise ConfigurationError(
                 f"bench threshold: the factors c = {self.factor} and slower = {self.slower} must "
-                "be above 1"
+                "be finite and above 1"
+            )
+        until = self.until is None or 0 < self.until < math.inf
+        if not (0 < self.target <= 1 and until):
+            raise ConfigurationError(
+                f"bench threshold: the target {self.target} must be a fraction in (0, 1], such as "
+                f"0.9, and until = {self.until} positive and finite"
+            )
+        if len(set(self.seeds)) < max(len(self.seeds), 1):
+            raise ConfigurationError(
+                f"bench threshold: seeds {list(self.seeds)} must be different, at least one"
             )
 
     def methods(self, variants: Sequence[str]) -> list[Method]:

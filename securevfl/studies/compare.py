@@ -56,10 +56,12 @@ def comparison(
     Raises
     ------
     ConfigurationError
-        When a protocol, an option or a value is refused, or two variants are the same.
+        When a protocol, an option or a value is refused, or two variants or seeds are the same.
     """
     if len(set(variants)) != len(variants):
         raise ConfigurationError(f"compare: {', '.join(variants)}: one of them is given twice")
+    if len(set(seeds)) < max(len(seeds), 1):
+        raise ConfigurationError(f"compare: seeds {list(seeds)} must be different, at least one")
     chosen = {variant: _options(variant, options) for variant in variants}
     known = {name for protocol, _ in chosen.values() for name in _fields(protocol)}
     for name in options:

@@ -203,8 +203,14 @@ def test_what_cannot_be_measured_is_refused(tmp_path):
         cases(methods, [parse_law("constant")], ["deed"])
     with pytest.raises(ConfigurationError, match="must lie in 0 to 4"):
         sweep(tmp_path, counts=(0, 5))
-    with pytest.raises(ConfigurationError, match="must be above 1"):
+    with pytest.raises(ConfigurationError, match="must be finite and above 1"):
         sweep(tmp_path, factor=1.0)
+    for target, until in ((90.0, 1.0), (0.9, 0.0)):
+        with pytest.raises(ConfigurationError, match="must be a fraction"):
+            sweep(tmp_path, target=target, until=until)
+    for seeds in ((0, 0), ()):
+        with pytest.raises(ConfigurationError, match="must be different, at least one"):
+            sweep(tmp_path, seeds=seeds)
     links = Case(methods[0], parse_law("uplinks"), "slow")
     with pytest.raises(ConfigurationError, match="give --until"):
         sweep(tmp_path, until=None).job(links, 0, 0)

@@ -7,8 +7,10 @@ from typing import get_args
 import pytest
 
 from securevfl.cli.commands import _grouped
+from securevfl.data.source import DataSource
+from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.registry import find_protocols
-from securevfl.studies.compare import all_options
+from securevfl.studies.compare import all_options, comparison
 
 pytestmark = pytest.mark.quick
 
@@ -59,3 +61,9 @@ def test_headings_say_whose_an_option_is():
     assert grouped["degree"][1] == "Options of several protocols"
     assert "Of all but dvfl." in str(grouped["degree"][0].description)
     assert grouped["quantized"][1] == "Options of split"
+
+
+@pytest.mark.parametrize("seeds", [[], [3, 3]])
+def test_a_seed_counts_once_in_an_interval(seeds):
+    with pytest.raises(ConfigurationError, match="must be different, at least one"):
+        comparison(["split", "vafl"], DataSource("digits", {}), options={}, seeds=seeds)

@@ -62,22 +62,24 @@ def check_features(
 def checked_weights(asked: str, weights: object, rows: int, *, zero: bool = False) -> np.ndarray:
     """Weights of rows, (rows,) float32, read-only.
 
-    DataError unless there is one for each row, finite and above 0; with `zero` some may be 0. The
-    message begins with `asked`.
+    DataError unless there is one for each row, finite and above 0 as float32; with `zero` some may
+    be 0. The message begins with `asked`.
     """
     try:
-        found = frozen(weights, np.float32)
+        exact = np.asarray(weights, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"{asked}: the weights of rows are no numbers: {error}.") from None
+    with np.errstate(over="ignore"):
+        found = frozen(exact, np.float32)
     if found.shape != (rows,):
         raise DataError(
             f"{asked}: weights of rows of shape {found.shape}; give one for each of {rows} rows."
         )
-    good = np.isfinite(found) & ((found >= 0) if zero and found.any() else (found > 0))
+    good = np.isfinite(found) & ((found > 0) | ((exact == 0) if zero and found.any() else False))
     if not good.all():
         row = int(np.argmin(good))
         raise DataError(
-            f"{asked}: the weight of row {row} is {found[row]:g}; give finite weights above zero, "
+            f"{asked}: the weight of row {row} is {exact[row]:g}; give weights from 1e-38 to 1e38, "
             "and leave rows out that are not to count."
         )
     return found

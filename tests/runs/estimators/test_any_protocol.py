@@ -266,3 +266,12 @@ def test_targets_that_float32_makes_alike_are_refused(iris):
     X, _ = iris
     with pytest.raises(DataError, match=r"lose up to .* as float32; subtract"):
         VFLRegressor("split", 4).fit(X, 1.7e9 + 10 * X[:, 0])
+
+
+def test_weights_that_float32_makes_0_or_infinite_are_named(iris):
+    X, y = iris
+    for number, text in ((1e-46, "1e-46"), (1e39, "1e\\+39")):
+        weights = np.ones(len(y))
+        weights[7] = number
+        with pytest.raises(DataError, match=f"row 7 is {text}; give weights from 1e-38"):
+            VFLClassifier("split", 4).fit(X, y, sample_weight=weights)
