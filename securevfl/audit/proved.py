@@ -47,6 +47,7 @@ _OF_STRENGTH = ("perfect", "computational", "statistical", "differential", "none
 _LEAST_BUDGET = 0.25
 _CLOSE = 1.001  # relative error of an epsilon, by two ways to compose releases
 _MOST_NAMED = 4  # outputs in the words of what a claim is given
+_DECODED = re.compile(r"sums?( \d+)?(, segment \d+)?")  # outputs that "decoded sums" grants
 _WORST: tuple[Verdict, ...] = ("VIOLATED", "NOT PROVED", "NOT PROTECTED", "DP", "PROVED")
 
 
@@ -232,6 +233,8 @@ def judged_by_proof(
         if claim.strength == "differential" and word in ("PROVED", "DP"):
             over = _without_noise(claim, one, traces, inputs)
             over = over or _dearer(claim, one, traces, inputs, promised)
+        if claim.asset == "model" and word == "DP":
+            over = over or _in_all_rows(one, traces, inputs)
         words.append("NOT PROVED" if over else word)
         dear.append(over)
     evidence = []
@@ -290,7 +293,7 @@ def _told(claim: Claim, coalition: frozenset[int], world: Trace, inputs: _INPUTS
     One party's own are no such outputs: they are granted by name, or the asset is NOT PROTECTED.
     """
     given = [output for output in world.outputs_of(coalition) if not output.alone]
-    sums = [one for one in given if SUMS in claim.given and one.name.split()[0] in ("sum", "sums")]
+    sums = [one for one in given if SUMS in claim.given and _DECODED.fullmatch(one.name)]
     return [
         output
         for output in given
@@ -325,29 +328,53 @@ def _dearer(
     inputs: _INPUTS,
     promised: Sequence[Guarantee],
 ) -> str:
-    """Cost of a coalition's releases, if it exceeds what a claim promises."""
-    for verdicts, world in traces if promised else ():
-        for one in verdicts:
-            if one.coalition != whole.coalition:
-                continue
-            some = frozenset(one.coalition)
-            released = [world.nodes[step.node] for step in one.steps if step.what == "release"]
-            own = [
-                node.number
-                for node in released
-                if claim.asset in _assets_of(node.args, some, set(), inputs)
+    """Cost of a coalition's releases, or of one of them, if it exceeds what a claim promises."""
+    for world, own in _released(claim.asset, whole, traces if promised else (), inputs):
+        every = [(one, "The releases", "in this run") for one in costs(world, own)]
+        single = [(one, "A release", "by itself") for n in own for one in costs(world, (n,))]
+        for (party, epsilon, delta, what), which, where in every + single:
+            # A cost with delta = 0, of labels, is that of the guarantee with delta = 0, if any is.
+            fit = [g for g in promised if (g.delta == 0) == (delta == 0)] or promised
+            most = [
+                (g.total_epsilon if which == "The releases" else g.epsilon, g.delta) for g in fit
             ]
-            for party, epsilon, delta, what in costs(world, own):
-                if not any(
-                    epsilon <= g.total_epsilon * _CLOSE and delta <= g.delta for g in promised
-                ):
-                    most = " or ".join(f"({rounded_up(g.total_epsilon)}, {g.delta:g})"
-                                       for g in promised)  # fmt: skip
-                    return (
-                        f". The releases of {name_of(party)} cost ({epsilon:.4g}, {delta:g}) for "
-                        f"one {what} in this run, and the claim promises {most}"
-                    )
+            if not any(epsilon <= e * _CLOSE and delta <= d for e, d in most):
+                said = " or ".join(f"({rounded_up(e)}, {d:g})" for e, d in most)
+                return (
+                    f". {which} of {name_of(party)} cost{'s' * (which == 'A release')} "
+                    f"({epsilon:.4g}, {delta:g}) for one {what} {where}, and the claim promises "
+                    f"{said}"
+                )
     return ""
+
+
+def _in_all_rows(
+    whole: Proved, traces: Sequence[tuple[Sequence[Proved], Trace]], inputs: _INPUTS
+) -> str:
+    """Releases that depend on a model, which noise on single rows does not hide."""
+    for world, own in _released("model", whole, traces, inputs):
+        if own:
+            return (
+                f". {world.nodes[own[0]].name} depends on a model: the noise hides one row, and a "
+                "model shows in all rows"
+            )
+    return ""
+
+
+def _released(
+    asset: str,
+    whole: Proved,
+    traces: Sequence[tuple[Sequence[Proved], Trace]],
+    inputs: _INPUTS,
+) -> Iterator[tuple[Trace, list[int]]]:
+    """Each trace, with a coalition's counted releases there that depend on an asset."""
+    for verdicts, world in traces:
+        for one in verdicts:
+            if one.coalition == whole.coalition:
+                nodes = [world.nodes[step.node] for step in one.steps if step.what == "release"]
+                some = frozenset(one.coalition)
+                yield world, [n.number for n in nodes
+                              if asset in _assets_of(n.args, some, set(), inputs)]  # fmt: skip
 
 
 def _weakest(
@@ -438,8 +465,7 @@ def proved_report(
             worlds[digest] = traced.run(schedule.conditions, faults=schedule.faults)
     traces = [(proof.found[digest], world) for digest, world in worlds.items()]
     there = {frozenset(one.coalition): one for one in proof.verdicts}
-    sent = any(one.verdict == "NOT PROTECTED" for some in proof.found.values() for one in some)
-    inputs, small = traced.assets() if sent else {}, traced.claims()
+    inputs, small = traced.assets(), traced.claims()
     judged = []
     for claim in claims:
         if claim.strength not in _OF_STRENGTH or claim.against.role == "outsider":

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.adversary import OUTSIDER, Adversary
@@ -94,6 +94,11 @@ class Claim:
         Sentence on what the ideal output reveals by itself in this configuration. `source` ends
         with it, so that a reader sees both.
 
+    Raises
+    ------
+    ConfigurationError
+        For another asset or strength, because nothing would be compared with it.
+
     Examples
     --------
     >>> claim = Claim("server", "features", "none", "embeddings are sent in the clear")
@@ -119,6 +124,10 @@ class Claim:
         guarantees: tuple[Guarantee, ...] = (),
         tells: str = "",
     ) -> None:
+        for what, word, known in (("asset", asset, Asset), ("strength", strength, Strength)):
+            if word not in get_args(known):
+                named = ", ".join(get_args(known))
+                raise ConfigurationError(f"claim: the {what} {word!r} is none of {named}")
         adversary = Adversary.parse(against) if isinstance(against, str) else against
         values = (adversary, asset, strength, reason, tuple(given), tuple(guarantees), tells)
         for name, value in zip(self.__dataclass_fields__, values, strict=True):

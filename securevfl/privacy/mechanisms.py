@@ -263,7 +263,14 @@ def randomised_response(
     ------
     ConfigurationError
         When a parameter is out of range.
+    RangeError
+        If a label is no class, because an answer outside the classes would be the truth.
     """
+    if labels.size and not (0 <= labels.min() and labels.max() < classes):
+        raise RangeError(
+            f"randomised response: labels from {labels.min()} to {labels.max()} are not all "
+            f"classes, 0 to {classes - 1}"
+        )
     truth = keep_probability(epsilon, classes)
     stream = source.keystream()
     words = np.empty(len(labels), "<u8")

@@ -198,6 +198,8 @@ class Hands:
                 f"prf under {describe(key)}: a key is made by key() or agree(), and is no data, "
                 "tape or sum"
             )
+        if self.world is not None and key._node is None:
+            raise FlowError("prf: this Key was made of bytes; a key is made by key() or agree()")
         home_of((key, *of), self.index)
         if not functions.is_public(label):
             raise FlowError(f"prf: the label must be public, and it is or holds {describe(label)}")

@@ -380,7 +380,10 @@ class Trace:
         return wrapped(value, (kind, self.field), node, owner, self)
 
     def the(self, owner: int, name: str) -> Any:
-        """An input's initial value, for declared outputs; it belongs to no party."""
+        """An input's initial value, for declared outputs, of no party; FlowError if none."""
+        if (owner, name) not in self.inputs:
+            own = ", ".join(repr(other) for at, other in self.inputs if at == owner)
+            raise FlowError(f"the: {name_of(owner)} has no input {name!r}, but {own or 'none'}")
         return received(self.inputs[owner, name], IDEAL)
 
     def released(self, owner: int, name: str) -> Any:

@@ -402,11 +402,17 @@ class Secret(Protected):
         return mapped(function, (self, *others), self.shape if shape is None else shape, kind)
 
     def clip(self, bound: float) -> Clipped:
-        """Each row scaled to an L2 norm of at most `bound`; FlowError unless it is above 0."""
+        """Each row scaled to an L2 norm of at most `bound`.
+
+        FlowError unless it is a matrix, and `bound` above 0 and finite.
+        """
         from securevfl.privacy.mechanisms import clip_finite_rows
 
         if not 0 < bound < math.inf:
             raise FlowError(f"clip({bound}) of {describe(self)}: positive and finite, please")
+        if len(self.shape) != 2:
+            raise FlowError(f"clip of {describe(self)}: a norm is bounded of each row of a matrix, "
+                            "so give each record one row")  # fmt: skip
         found = self.map(clip_finite_rows, float(bound), dtype=np.float64)
         return Clipped(found._value, found._node, found._home, found._world, float(bound))
 

@@ -138,6 +138,11 @@ class Traced:
             world.compare(_sent(transcript))
             made.ideal(world)
         world.coalitions, world.delta = made.coalitions(), made.delta()
+        if not world.coalitions:
+            raise ConfigurationError(
+                f"{self.protocol}: coalitions() names none, with colluders() = {made.colluders()} "
+                f"of {self.parties} clients: name one at least"
+            )
         return world
 
     def schedules(self) -> tuple[Schedule, ...]:
