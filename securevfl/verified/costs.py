@@ -47,23 +47,38 @@ def costs(world: Trace, numbers: Iterable[int]) -> list[tuple[int, float, float,
 
 def _of_rows(nodes: Iterable[Node], delta: float) -> float:
     """Epsilon of Gaussian mechanisms for the row in most releases; 0 without any."""
+    return epsilon_of(counted([node for node in nodes if node.data[0] == "gaussian"]), delta)
+
+
+def epsilon_of(total: float, delta: float) -> float:
+    """Epsilon of Gaussian mechanisms by the sum of their 1 / z_i^2; 0 without any."""
+    return gaussian_epsilon(1 / math.sqrt(total), 1, delta) if total else 0.0
+
+
+def cost_of(node: Node) -> float:
+    """Cost of a release of one row, which adds up: 1 / z^2 of noise, epsilon of a label."""
+    if node.data[0] == "labels":
+        return float(node.data[1])
+    _, bound, sigma, _ = node.data
+    square: float = (sensitivity(bound, "replace") / sigma) ** 2
+    return square
+
+
+def counted(nodes: Iterable[Node]) -> float:
+    """Sum of `cost_of` for the row, or label, in most releases by one mechanism."""
     every, of_row = 0.0, dict[int, float]()
     for node in nodes:
-        if node.data[0] != "gaussian":
-            continue
-        _, bound, sigma, rows = node.data
-        square = (sensitivity(bound, "replace") / sigma) ** 2
+        rows = node.data[3] if node.data[0] == "gaussian" else None
         if rows is None:
-            every += square
+            every += cost_of(node)
             continue
         names, often = np.unique(rows[rows >= 0], return_counts=True)
         for row, times in zip(names.tolist(), often.tolist(), strict=True):
             # Entries have noise of their own, so a row that is twice in a release is in two.
-            of_row[row] = of_row.get(row, 0.0) + times * square
-    total = every + max(of_row.values(), default=0.0)
-    return gaussian_epsilon(1 / math.sqrt(total), 1, delta) if total else 0.0
+            of_row[row] = of_row.get(row, 0.0) + times * cost_of(node)
+    return every + max(of_row.values(), default=0.0)
 
 
 def _of_labels(nodes: Iterable[Node]) -> float:
     """Epsilon of a label by randomised response: the sum over releases."""
-    return float(sum(node.data[1] for node in nodes if node.data[0] == "labels"))
+    return counted([node for node in nodes if node.data[0] == "labels"])

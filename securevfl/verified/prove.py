@@ -22,7 +22,7 @@ import contextlib
 import heapq
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,6 +145,7 @@ class Prover:
         self.released: set[int] = set()
         self.source: dict[int, tuple[int, tuple[int, ...]]] = {}  # part of a block -> places in it
         self.shown: dict[int, _Row] = {}  # uniform value s -> the row that it is
+        self._shown_by: dict[int, Message] = {}  # keys that a message shows
         self._yes: set[int] = set()
         self._no: set[int] = set()
         self._told_by: dict[int, frozenset[int]] = {}
@@ -637,6 +638,7 @@ class Prover:
             if places is None or len(places) < block.size:
                 continue
             self.given.add(block.number)
+            self._shown_by[block.number] = self.view[row.part][0]
             self._step("give", block, text=f"{self.view[row.part][0]} shows {block.name}")
             self._no.clear()
 
@@ -800,6 +802,7 @@ class Prover:
         algebra = self.algebra
         used = [b for b in row.form.linear if b in self.shown]
         shown = [self.view[row.part][0], *(self.view[self.shown[b].part][0] for b in used)]
+        shown += [self._shown_by[b] for b in sorted(self._keys_of(row.form) & {*self._shown_by})]
         hidden = Form(
             row.form.shape,
             {b: v for b, v in row.form.linear.items() if not self.known(b)},
@@ -808,6 +811,15 @@ class Prover:
         by_name = {str(message): message for message in shown}
         said = listed(list(by_name.values()))
         return f"{said} together show {algebra.text(hidden)}", list(by_name)
+
+    def _keys_of(self, form: Form) -> set[int]:
+        """Keys of the streams in a form, and keys that these are derived from."""
+        todo, found = [b for b in form.blocks if self.algebra.blocks[b].kind == "prf"], set[int]()
+        while todo:
+            for key in self.algebra.blocks[todo.pop()].deps[0].blocks - found:
+                found.add(key)
+                todo += [key] * (self.algebra.blocks[key].kind == "prf")
+        return found
 
     def _violated(self, form: Form) -> str:
         """Two inputs with equal outputs for which a row differs, found by running the functions."""
@@ -928,6 +940,11 @@ def listed(messages: Sequence[Message]) -> str:
     some = ", ".join(map(str, rounds))
     of = f"round {some}" if len(rounds) == 1 else f"rounds {some}"
     return f"{said} and {len(rest)} more of {of}" if rest else said
+
+
+def another(algebra: Algebra) -> Callable[[Block, int], Any]:
+    """Function that returns another value of an input, from its block and a seed."""
+    return Prover(algebra, (), [])._anew
 
 
 def erring(algebra: Algebra, runs: int = 16) -> str:

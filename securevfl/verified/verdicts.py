@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from securevfl.errors import SecureVFLError
+from securevfl.verified.changes import Changes
 from securevfl.verified.check import Atom, Entries, Given, Poly, Refused, check, faithful
 from securevfl.verified.costs import price
 from securevfl.verified.counting import count
 from securevfl.verified.forms import Algebra, unfaithful
-from securevfl.verified.prove import Found, Step, erring, remembering, search, view_of
+from securevfl.verified.prove import Found, Step, another, erring, remembering, search, view_of
 from securevfl.verified.trace import OPENED, Output, Trace, name_of
 
 IDEAL_PRF = "ideal PRF"
@@ -184,8 +185,10 @@ class Judge:
         self.algebra: Algebra | None = None
         self.entries: Entries | None = None
         self.fault: str | None = None
+        self.changes: Changes | None = None
         try:
             self.algebra = Algebra(world)
+            self.changes = Changes(self.algebra, another(self.algebra))
             self.fault = unfaithful(self.algebra)
             if self.fault is None:
                 self.entries = Entries(world)
@@ -210,9 +213,11 @@ class Judge:
             found.text = strangers
         else:
             try:
-                alone, judge = judged(self.entries.told, some, given)
+                several = set[str]()
+                alone, judge = judged(self.entries.told, some, given, several)
                 found = search(self.algebra, some, given)
                 if found.verdict in (PROVED, DP):
+                    alone = alone or self._seen(found, some, given, several)
                     refused = Found(OPEN, text=alone)
                     found = refused if alone else self._checked(found, some, given)
             except (SecureVFLError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -238,6 +243,15 @@ class Judge:
             tuple(found.messages),
             counted=count(self.world, some, given).text if found.verdict == OPEN else "",
         )
+
+    def _seen(
+        self, found: Found, some: frozenset[int], given: Sequence[Output], several: set[str]
+    ) -> str:
+        """What changed inputs show against a proof; "" if nothing."""
+        assert self.changes is not None
+        released = [step.node for step in found.steps if step.what == "release"]
+        joint = [one for one in given if one.name in several and not one.alone]
+        return self.changes.dearer(released) or self.changes.of_one(some, joint)
 
     def _strangers(self, coalition: frozenset[int]) -> str:
         """Complaint about a coalition member outside the run; "" if there is none.
@@ -342,7 +356,10 @@ def clear_of(
 
 
 def judged(
-    entries: Entries, coalition: frozenset[int], outputs: Sequence[Output]
+    entries: Entries,
+    coalition: frozenset[int],
+    outputs: Sequence[Output],
+    several: set[str] | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """Sentence on outputs that expose one honest party ("" if none), and matters for a reader.
 
@@ -373,6 +390,8 @@ def judged(
                     if atom.kind == "map" and len(owners.of((symbol,)) - coalition) > 1:
                         why = f"what {atom.node.data[0].title} tells of each of its inputs"
                         said.setdefault(why, []).append(output.name)
+                        if several is not None:
+                            several.add(output.name)
             if left:
                 rows.append((output.name, left))
     judge = tuple(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in said.items())

@@ -131,9 +131,9 @@ def retry_with_a_fresh_mask() -> World:
     return w
 
 
-@sound({SERVER})
-def transposed_mask_tells_less_than_the_sum() -> World:
-    """A mistake, as the sum is wrong, and no leak."""
+@leak({SERVER}, "up")
+def mask_is_transposed_once() -> World:
+    """The server has y + x^T, and not the sum."""
     w = World(P)
     x, y = (w.secret(n, "columns", (2, 2)) for n in (0, 1))
     a, b = w.party(0), w.party(1)
@@ -144,8 +144,9 @@ def transposed_mask_tells_less_than_the_sum() -> World:
     return w
 
 
-@sound({SERVER})
+@sound({SERVER}, "NOT PROVED")
 def low_bits_of_a_masked_value() -> World:
+    """The search moves no tape inside a function: it is incomplete here."""
     w, (a, _b), _s, (x, _y) = begin(2)
     a.send(SERVER, "up", (x + a.uniform(4, 2)).map(np.bitwise_and, 255))
     return w
@@ -216,7 +217,7 @@ def keyed_hash_of_two_clients() -> World:
 def loss_for_everybody() -> World:
     w, (a, _b), s, (x, _y) = begin(2)
     got = a.send(SERVER, "up", x)
-    s.record("loss", got.map(np.square)[0, 0])
+    s.record("loss", got.map(np.sign)[0, 0])
     return w
 
 
@@ -337,7 +338,7 @@ def joined(one: Any, other: Any) -> Any:
     return np.concatenate([one, other], axis=1)
 
 
-@leak({SERVER}, "joint")
+@leak({SERVER}, "up")
 def joint_embedding_is_a_concatenation() -> World:
     """What is declared as the joint embedding has each party's columns side by side."""
     w, (a, b), _s, _ = begin(2)
@@ -426,22 +427,24 @@ def chosen(x: Any, places: Any) -> Any:
     return x[places]
 
 
-@leak({SERVER}, "release")
+@leak({SERVER}, "chosen")
 def records_counted_from_one() -> World:
-    """Record 0 has the number -1, which is none, so that it is charged for nothing."""
+    """Record 0 has the number -1, which is none, so that its two releases are not charged."""
     w, (a, _b), _s, _ = begin(2)
-    batch = np.array([0, 2])
-    v = rows(w).map(chosen, batch, shape=(2, 2)).clip(1.0)
-    a.send(SERVER, "up", a.gaussian(v, 2.0, rows=batch - 1))
+    v = rows(w)
+    for batch in (np.array([0, 2]), np.array([0, 1])):
+        clipped = v.map(chosen, batch, shape=(2, 2)).clip(1.0)
+        a.send(SERVER, "up", a.gaussian(clipped, 2.0, rows=batch - 1))
     return w
 
 
 @sound({SERVER}, "DP")
 def records_of_a_batch() -> World:
     w, (a, _b), _s, _ = begin(2)
+    v = rows(w)
     for batch in (np.array([0, 2]), np.array([1, 2])):
-        v = rows(w).map(chosen, batch, shape=(2, 2)).clip(1.0)
-        a.send(SERVER, "up", a.gaussian(v, 2.0, rows=batch))
+        clipped = v.map(chosen, batch, shape=(2, 2)).clip(1.0)
+        a.send(SERVER, "up", a.gaussian(clipped, 2.0, rows=batch))
     return w
 
 
@@ -474,7 +477,7 @@ def share_of_positives_beside_randomised_labels() -> World:
     return w
 
 
-@leak({0}, "labels")
+@leak({0}, "labels from 0 to 3")
 def randomised_labels_are_of_few_classes() -> World:
     """Labels of 0 to 3 are randomised among two classes."""
     w = World(P)
