@@ -23,6 +23,7 @@ from securevfl.audit.verdicts import (
     conclude,
 )
 from securevfl.engine.network import SERVER
+from securevfl.errors import SecureVFLError
 from securevfl.models.user_code import OPTIONS as OWN_CODE
 from securevfl.models.user_code import named
 from securevfl.privacy.adversary import Adversary
@@ -34,6 +35,8 @@ from securevfl.verified.verdicts import who
 if TYPE_CHECKING:
     from securevfl.protocols.base.protocol import Protocol
     from securevfl.verified.trace import Node, Output, Trace
+    from securevfl.verified.traced.proofs import Traced
+    from securevfl.verified.verdicts import Judge
     from securevfl.verified.verdicts import Verdict as Proved
 
 #: Assets by the first words of names that parties give their inputs; any other may hold all.
@@ -201,6 +204,7 @@ def judged_by_proof(
     missing: frozenset[int] | None = None,
     inputs: _INPUTS = MappingProxyType({}),
     promised: Sequence[Guarantee] = (),
+    later: tuple[Judge, Sequence[Guarantee]] | None = None,
 ) -> ClaimVerdict:
     """The weakest verdict of the coalitions that a claim is about; NOT TESTED if there are none.
 
@@ -222,6 +226,8 @@ def judged_by_proof(
         Assets that inputs hold, by owner and name (`Traced.assets`).
     promised : sequence of Guarantee
         Guarantees of the claim for the traced run; releases with larger epsilon are NOT PROVED.
+    later : (Judge, sequence of Guarantee), optional
+        A run of more rounds, in which rows are released again, and the claim's guarantees of it.
     """
     if not found:
         text = f"no coalition that was traced is {claim.who}"
@@ -233,6 +239,9 @@ def judged_by_proof(
         if claim.strength == "differential" and word in ("PROVED", "DP"):
             over = _without_noise(claim, one, traces, inputs)
             over = over or _dearer(claim, one, traces, inputs, promised)
+            if later is not None and not over and word == "DP":
+                again = later[0].decide(one.coalition)
+                over = _dearer(claim, again, [([again], later[0].world)], inputs, later[1])
         if claim.asset == "model" and word == "DP":
             over = over or _in_all_rows(one, traces, inputs)
         words.append("NOT PROVED" if over else word)
@@ -478,6 +487,7 @@ def proved_report(
             missing=untraced(*subject),
             inputs=inputs,
             promised=_promised(claim, small),
+            later=_later(traced.longer(made.config.rounds), claim),
         )
         judged.append(_with_evidence(found, examine(claim)))
     ended = (f"{name}: there a run ends in an error" for name in proof.ended)
@@ -487,6 +497,19 @@ def proved_report(
         *(made.name, parameters, tuple(judged), leaks(made), (*NOT_COVERED, *ended), ran),
         library=library,
     )
+
+
+def _later(longer: Traced | None, claim: Claim) -> tuple[Judge, Sequence[Guarantee]] | None:
+    """A run of more rounds, and what a differential claim promises of it; None without."""
+    from securevfl.verified.verdicts import Judge
+
+    if longer is None or claim.strength != "differential":
+        return None
+    try:
+        promised = _promised(claim, longer.claims())
+        return (Judge(longer.run(), runs=2, checks=False), promised) if promised else None
+    except SecureVFLError:
+        return None
 
 
 def _promised(claim: Claim, claims: Iterable[Claim]) -> tuple[Guarantee, ...]:

@@ -266,7 +266,7 @@ def randomised_response(
     RangeError
         If a label is no class, because an answer outside the classes would be the truth.
     """
-    if labels.size and not (0 <= labels.min() and labels.max() < classes):
+    if labels.size and not (labels.min() >= 0 and labels.max() < classes):
         raise RangeError(
             f"randomised response: labels from {labels.min()} to {labels.max()} are not all "
             f"classes, 0 to {classes - 1}"

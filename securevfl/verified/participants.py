@@ -156,8 +156,12 @@ class Participant(Sealing, Party):
             made: Model = self._again(name, before, same)
             made._value = model
             return made
-        if any(one is model for one in self.world.models):
-            raise FlowError(f"{name} of {name_of(self.index)} is another party's model as well")
+        own = functions.parts_of(model)
+        if any(functions.parts_of(one) & own for one in self.world.models):
+            raise FlowError(
+                f"{name} of {name_of(self.index)} is another model as well, or has a part or "
+                "parameters with it: steps of one would change the other, and nothing was sent"
+            )
         self.world.models.append(model)
         there: Model = self.world.input(self.index, name, model, "model")
         return there

@@ -18,12 +18,16 @@ MODULES = {
 PACKAGES = ("securevfl.field", "securevfl.models", "securevfl.privacy", "securevfl.protocols",
             "securevfl.verified")  # fmt: skip
 NUMPY = {
-    *("abs", "arange", "argsort", "array", "asarray", "bool_", "ceil", "clip", "concatenate"),
-    *("dot", "dtype", "empty", "exp", "eye", "flatnonzero", "float32", "float64", "floor"),
-    *("full", "int32"),
-    *("int64", "isfinite", "log", "matmul", "maximum", "mean", "minimum", "ndarray", "newaxis"),
-    *("ones", "prod", "repeat", "reshape", "rint", "round", "sign", "sort", "sqrt", "stack", "sum"),
-    *("tile", "transpose", "uint32", "uint64", "uint8", "unique", "where", "zeros", "zeros_like"),
+    *("abs", "add", "all", "any", "arange", "argmax", "argmin", "argsort", "array", "asarray"),
+    *("bool_", "ceil", "clip", "concatenate", "cumsum", "diag", "divide", "dot", "dtype", "einsum"),
+    *("empty", "exp", "expand_dims", "eye", "flatnonzero", "float32", "float64", "floor", "full"),
+    *("hstack", "inf", "int16", "int32", "int64", "int8", "isfinite", "isnan", "linalg", "log"),
+    *("log1p", "logical_and", "logical_not", "logical_or", "matmul", "max", "maximum", "mean"),
+    *("median", "min", "minimum", "multiply", "nan", "ndarray", "negative", "newaxis", "ones"),
+    *("ones_like", "outer", "pi", "power", "prod", "ravel", "repeat", "reshape", "rint", "round"),
+    *("sign", "sort", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "tanh"),
+    *("tile", "trace", "transpose", "tril", "triu", "uint16", "uint32", "uint64", "uint8"),
+    *("unique", "var", "vstack", "where", "zeros", "zeros_like"),
 }
 BUILTINS = {
     *("abs", "all", "any", "bool", "bytes", "classmethod", "dict", "enumerate", "float"),
@@ -41,7 +45,10 @@ OF_WORLD = {
 }
 AROUND = {"engine", "state_dict", "load_state_dict", "handlers", "envelope", "secrets", "world"}
 # Of a data set: arrays of all parties, of which the protocol's class gives each party its own.
-ARRAYS = {"train", "test", "train_labels", "test_labels", "unseen"}
+ARRAYS = {
+    *("train", "test", "train_labels", "test_labels", "unseen", "alone", "alone_labels"),
+    "train_weights",
+}
 BASES = {"Protected", "Element", "Secret", "Key", "Model", "World", "Hands"}
 TOP = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 
@@ -66,6 +73,7 @@ class _Reader(ast.NodeVisitor):
         self.found: set[tuple[int, str]] = set()
         self.bound: set[str] = set()
         self.within: list[str] = []  # classes and functions around
+        self.plain: set[str] = set()  # classes without a base, of which none is a party
 
     def no(self, node: ast.AST, why: str) -> None:
         line = getattr(node, "lineno", 0)
@@ -76,6 +84,8 @@ class _Reader(ast.NodeVisitor):
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
                 self.bound.add(node.name)
+                if isinstance(node, ast.ClassDef) and not node.bases:
+                    self.plain.add(node.name)
             elif isinstance(node, ast.arg):
                 self.bound.add(node.arg)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -170,7 +180,8 @@ class _Reader(ast.NodeVisitor):
         names: set[str] = set()  # of such arrays
         for one in ast.walk(node):
             if isinstance(one, ast.Attribute) and one.attr in ARRAYS:
-                todo += [one] * self._named(one.value, "data")
+                called = isinstance(above[one], ast.Call) and above[one].func is one
+                todo += [one] * (not called and getattr(one.value, "id", "") != "self")
         while todo:
             line = at = todo.pop()
             around = above.get(at)
@@ -186,12 +197,12 @@ class _Reader(ast.NodeVisitor):
                 self.no(line, "arrays of the data set are read by the protocol's class, and what "
                               "follows from them is public: give each party its own")  # fmt: skip
 
-    @staticmethod
-    def _takes(around: ast.AST | None) -> bool:
+    def _takes(self, around: ast.AST | None) -> bool:
         """Whether an array is given to a party, or only its public shape is used."""
         if isinstance(around, ast.Call):
             name = getattr(around.func, "id", getattr(around.func, "attr", ""))
-            return name == "len" or name[:1].isupper() or name.startswith(("make_", "made_"))
+            party = name[:1].isupper() and name not in self.plain
+            return name == "len" or party or name.startswith(("make_", "made_"))
         return isinstance(around, ast.Attribute) and around.attr == "shape"
 
     def _inside(self, node: ast.AST) -> None:

@@ -130,6 +130,13 @@ def usual(parties: int, *, waits: bool, shares: bool = False) -> tuple[Schedule,
     return tuple(found)
 
 
+def resumed(parties: int) -> Schedule:
+    """A schedule in which all parties go down within round 2, and go on from what they stored."""
+    on_time, span = _uploads(parties, set(), ()), (1.75 * IN_TIME, 1.9 * IN_TIME)
+    outages = tuple(Outage(n, seconds=span) for n in (SERVER, *range(parties)))
+    return Schedule("all parties go down within round 2, and come back", on_time, outages, SHARING)
+
+
 def _sets(parties: int) -> Sequence[tuple[int, ...]]:
     if parties > MOST:
         return [*((n,) for n in range(parties)), tuple(range(1, parties))]

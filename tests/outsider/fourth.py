@@ -355,7 +355,7 @@ def metrics(one: Any, other: Any) -> Any:
 
 @leak({SERVER}, "metrics")
 def metrics_of_each_party_beside_a_joint_one() -> World:
-    w, (a, b), s, _ = begin(2)
+    w, (a, b), _s, _ = begin(2)
     x, y = (w.secret(n, "embedding", (4, 2), real=True) for n in (0, 1))
     got = a.send(1, "x", x)
     w.output("x", w.spec(x), to=[1], alone=True)
@@ -367,7 +367,7 @@ def metrics_of_each_party_beside_a_joint_one() -> World:
 @sound({SERVER})
 def largest_embedding_of_two() -> World:
     """Each entry is one party's, and whose depends on both."""
-    w, (a, b), _s, _ = begin(2)
+    w, *_ = begin(2)
     x, y = (w.secret(n, "embedding", (4, 2), real=True) for n in (0, 1))
     w.output("largest", w.spec(x).map(np.maximum, w.spec(y)), to=[SERVER])
     return w

@@ -33,7 +33,7 @@ from securevfl.verified.functions import FlowError, same
 from securevfl.verified.participants import Provable
 from securevfl.verified.parties import World
 from securevfl.verified.rules import problems_of
-from securevfl.verified.schedules import UNDISTURBED, Schedule
+from securevfl.verified.schedules import UNDISTURBED, Schedule, resumed
 from securevfl.verified.trace import OPENED
 from securevfl.verified.traced.kept import KeptVerdicts, step_of
 from securevfl.verified.values import tracing
@@ -67,6 +67,7 @@ NOT_COVERED = (
     "other sizes and schedules",
     "what the outputs themselves tell",
 )
+MORE_ROUNDS = 9  # in which labels of masks, or batches, may come again
 _WIDTH = 2  # columns of each client: with equal ones two may change places in a refutation
 
 
@@ -169,6 +170,19 @@ class Traced:
                     found.setdefault(key, set()).add(asset)
         return found
 
+    def longer(self, most: int = MORE_ROUNDS) -> Traced | None:
+        """The same with up to 9 rounds, to look at; None if it has as many, or no such option."""
+        cls: Any = get_protocol(self.protocol)
+        rounds = {**cls.traced_options, **self.options}.get("rounds")
+        if not isinstance(rounds, int) or rounds >= min(most, MORE_ROUNDS):
+            return None
+        return replace(self, options={**self.options, "rounds": min(most, MORE_ROUNDS)})
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the protocol is of another package than the library."""
+        return not get_protocol(self.protocol).__module__.startswith("securevfl.")
+
     def claims(self) -> tuple[Any, ...]:
         """Claims of the protocol with the options of the traced run, which has few rounds."""
         return tuple(self._made(0).claims)
@@ -221,7 +235,7 @@ class Traced:
         The library's own methods are checked by its tests, not at each proof.
         """
         cls = get_protocol(self.protocol)
-        if cls.__module__.startswith("securevfl."):
+        if not self.foreign:
             return []
         source = inspect.getsourcefile(cls)
         return [] if source is None else problems_of(source)
@@ -395,12 +409,66 @@ def prove_protocol(
     )
     found = {digest: found[digest] for digest in traces.values()}
     proof = Proof(traced, traces, ended, found, verdicts)
+    for further, schedule in _further(traced):
+        where = schedule.name if further is traced else f"in {further.options['rounds']} rounds"
+        progress(f"{_share(len(schedules), schedules)}: a trace, {where}")
+        _look_further(further, schedule, where, proof)
     if fresh and any(v.sure for v in verdicts):
         progress(f"{_share(len(schedules), schedules)}: another process checks the certificate")
         _confirm(proof)
     if kept is not None:
         kept.remove()
     return proof
+
+
+def _further(traced: Traced) -> list[tuple[Traced, Schedule]]:
+    """Runs that may refute a proof of an author's protocol, beside those that it is of.
+
+    One has more rounds, so that what is named by a batch or counted by its parties comes again; in
+    one all parties go on from what they stored.
+    """
+    if not traced.foreign:
+        return []
+    cls: Any = get_protocol(traced.protocol)
+    longer, found = traced.longer(), []
+    if longer is not None:
+        found.append((longer, UNDISTURBED))
+    if cls.ideal_repeats and len(traced.schedules()) > 1:
+        found.append((traced, resumed(traced.parties)))
+    return found
+
+
+def _look_further(traced: Traced, schedule: Schedule, where: str, proof: Proof) -> None:
+    """Take back verdicts that a further run refutes; a proof is of its own runs alone.
+
+    One coalition of each kind is tried, with the largest number of clients, and all if it leaks. A
+    run that ends in an error tells nothing.
+    """
+    try:
+        with one_thread():
+            world = traced.run(schedule.conditions, faults=schedule.faults)
+            judge = Judge(world, runs=2, checks=False)
+            kinds: dict[bool, list[Verdict]] = {True: [], False: []}
+            for verdict in sorted(proof.verdicts, key=lambda v: -len(v.coalition)):
+                if verdict.sure:
+                    kinds[-1 in verdict.coalition].append(verdict)
+            for some in kinds.values():
+                for verdict in some:
+                    found = judge.decide(verdict.coalition)
+                    if found.sure:
+                        break
+                    found.text = f"{where}: {found.text}"
+                    for one in (v for every in proof.found.values() for v in every):
+                        if one.coalition == verdict.coalition:
+                            _take_back(one, found.verdict, found.text)
+                    _take_back(verdict, found.verdict, found.text)
+    except (SecureVFLError, AttributeError, LookupError, TypeError, ValueError):
+        return
+
+
+def _take_back(verdict: Verdict, word: str, text: str) -> None:
+    verdict.verdict, verdict.text = word, text
+    verdict.steps, verdict.clear = (), ()
 
 
 def _confirm(proof: Proof) -> None:
@@ -412,12 +480,10 @@ def _confirm(proof: Proof) -> None:
     for verdict in proof.verdicts:
         why = accepted.get(",".join(map(str, verdict.coalition)), stopped)
         if verdict.sure and why:
-            verdict.verdict, verdict.text = OPEN, f"not accepted by the checking process: {why}"
-            verdict.steps, verdict.clear = (), ()
+            _take_back(verdict, OPEN, f"not accepted by the checking process: {why}")
             for one in (v for some in proof.found.values() for v in some):
                 if one.coalition == verdict.coalition:
-                    one.verdict, one.text = OPEN, verdict.text
-                    one.steps, one.clear = (), ()
+                    _take_back(one, OPEN, verdict.text)
 
 
 def verdicts_in(path: Path | None, traced: Traced, library: str) -> KeptVerdicts | None:
