@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -485,3 +488,158 @@ def randomised_labels_are_of_few_classes() -> World:
     labels = w.secret(SERVER, "labels", np.arange(8) % 4, real=True)
     s.send(0, "labels", s.randomised(labels, 2, 1.0))
     return w
+
+
+# -- protocols of the engine, as changes of the one in docs/own-protocol.md ----------------------
+@dataclass(frozen=True)
+class Authored:
+    """Edits of the page's protocol, and what is to be said of it."""
+
+    name: str
+    edits: tuple[tuple[str, str], ...]
+    verdict: str
+    word: str = ""
+
+    def source(self) -> str:
+        """The protocol with its edits."""
+        found = re.search(r'```python\n("""Split learning whose.*?)```', PAGE.read_text(), re.S)
+        assert found is not None
+        text = found[1]
+        for old, new in self.edits:
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        return text
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "own-protocol.md"
+TRAIN = """        x = self.quantised(samples)  # the embedding, in F_p
+        self.share("share", self.cut(x))  # share j to client j
+        shares = await self.collect("share", senders=self.peers)
+        self.send(SERVER, "embedding", sum(shares.values()))
+"""
+MASKED = """        x = self.quantised(samples)
+        self.count += 1
+        for j, key in self.keys.items():
+            mask = self.prf(key, ("mask", LABEL), *x.shape)
+            x = x + mask if self.index < j else x - mask
+        self.send(SERVER, "embedding", x)
+"""
+SETUP = '''    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.keys, self.count = {}, 0
+
+    async def setup(self) -> None:
+        """Agree on a key with each other client."""
+        own, others = self.key(), [j for j in self.peers if j != self.index]
+        for j in others:
+            self.send(j, "public key", self.public_key(own))
+        theirs = await self.collect("public key", senders=others, round=0)
+        self.keys = {j: self.agree(own, theirs[j]) for j in others}
+
+    async def train('''
+
+
+def masked(label: str, kept: str = '"keys", "count"') -> tuple[tuple[str, str], ...]:
+    """Edits: masks of pairs of clients, by streams with a label, in place of shares."""
+    return (
+        ("Card, MessageSpec, Summed", "Card, MessageSpec, in_setup, Summed"),
+        ('"share": "field"}', f'"public key": "public key"}}\n    kept = ("network", {kept})'),
+        (TRAIN, MASKED.replace("LABEL", label)),
+        ("    async def train(", SETUP),
+        (
+            "announcement, share, upload, gradient",
+            'announcement, upload, gradient, MessageSpec(\n            "public key", "client", '
+            '"client", "key", count=in_setup\n        )',
+        ),
+    )
+
+
+SHARED = '''    shared: Any = None
+
+    def client_network(self, index: int) -> Any:
+        """A head of its own on a body of all."""
+        self.shared = self.shared or super().client_network(0)
+        return Wrapped(self.shared)
+
+'''
+WRAPPED = '''class Wrapped(torch.nn.Module):
+    """A network around a body."""
+
+    def __init__(self, body: Any) -> None:
+        super().__init__()
+        self.body, self.bound, self.operations = body, body.bound, body.operations
+
+
+class SharedSum('''
+LIMIT = """    def __init__(self, config: Any, dataset: Any, *, seed: int) -> None:
+        super().__init__(config, dataset, seed=seed)
+        if max(np.abs(X).max() for X in dataset.train) > 100:
+            self.limit = self.limit // 2
+
+"""
+BALANCE = '''class Balance:
+    """Class counts."""
+
+    def __init__(self, labels: np.ndarray) -> None:
+        self.positives = int(labels.sum())
+
+
+class SharedSum('''
+CLIENT = '''    def client(self, index: int) -> Any:
+        """One."""
+        return self.made_client(index, Balance(self.data.train_labels).positives)
+
+'''
+GIVEN = """    def __init__(self, *args: Any) -> None:
+        *rest, self.positives = args
+        super().__init__(*rest)
+
+    async def train("""
+AUTHORED = [
+    Authored("label_of_the_round", masked("self.round"), "PROVED"),
+    # It goes back to its value at the last safe point, and a mask was sent since.
+    Authored("counter_that_is_kept", masked("self.count"), "VIOLATED", "come back"),
+    Authored("parity_of_the_round", masked("self.round % 2"), "VIOLATED", "in 9 rounds"),
+    Authored(
+        "one_body_of_all_networks",
+        (
+            ("import numpy as np\n", "import numpy as np\nimport torch\n"),
+            ("class SharedSum(", WRAPPED),
+            ("    @property\n    def messages", SHARED + "    @property\n    def messages"),
+        ),
+        "refused",
+        "has a part or parameters with it",
+    ),
+    Authored(
+        "branch_on_a_data_set_by_another_name",
+        (("    @property\n    def messages", LIMIT + "    @property\n    def messages"),),
+        "NOT PROVED",
+        "arrays of the data set are read",
+    ),
+    Authored(
+        "class_counts_by_a_helper",
+        (
+            ("class SharedSum(", BALANCE),
+            ("    @property\n    def messages", CLIENT + "    @property\n    def messages"),
+            ("    async def train(", GIVEN),
+            (
+                "        self.update(samples",
+                '        self.record("positives", n=self.positives)\n        self.update(samples',
+            ),
+        ),
+        "NOT PROVED",
+        "arrays of the data set are read",
+    ),
+    Authored(
+        "input_by_another_name",
+        (
+            (
+                "    @property\n    def messages",
+                '    def ideal(self, world: Any) -> None:\n        """None."""\n        '
+                'world.the(0, "colums")\n\n    @property\n    def messages',
+            ),
+        ),
+        "refused",
+        "party 0 has no input 'colums', but 'columns', 'network'",
+    ),
+]
