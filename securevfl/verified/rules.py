@@ -180,7 +180,7 @@ class _Reader(ast.NodeVisitor):
         names: set[str] = set()  # of such arrays
         for one in ast.walk(node):
             if isinstance(one, ast.Attribute) and one.attr in ARRAYS:
-                called = isinstance(above[one], ast.Call) and above[one].func is one
+                called = getattr(above[one], "func", None) is one
                 todo += [one] * (not called and getattr(one.value, "id", "") != "self")
         while todo:
             line = at = todo.pop()
