@@ -33,7 +33,7 @@ from securevfl.protocols.base.open_embeddings import (
 )
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split_step import aggregated, split_step
-from securevfl.verified import Model, Secret, World
+from securevfl.verified import Model, Schedule, Secret, World, usual
 
 _UNANSWERED = 1000  # rounds in a row without an answer after which a client waits without limit
 
@@ -271,6 +271,10 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Message declarations: an embedding and its gradient in each client's own rounds."""
         return (*self.step_messages()[1:], last_word())
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """A client, and the server, go down and come back; no step waits for a late client."""
+        return usual(len(self.peers()), waits=True)
 
     def ideal(self, world: World) -> None:
         """Declare outputs: batches and embeddings to the server, dL/dH_n to n, the loss to all.

@@ -612,14 +612,15 @@ class Provable:
         """Schedules under which the protocol is traced: which parties are late, down, and back.
 
         The first schedule is undisturbed. By default a client and the server go down and come back,
-        at three moments each (`securevfl.verified.usual`). A protocol that goes on without parties
-        returns ``usual(N, waits=False)``. `ideal` reads from ``world.messages`` which parties
-        took part: `kind`, `round`, `sender` and `said` of each message and history event ("event
-        round").
+        at three moments each (`securevfl.verified.usual`); unless the card says that the protocol
+        waits for absent parties, clients are late, too. `ideal` reads from ``world.messages`` which
+        parties took part: `kind`, `round`, `sender` and `said` of each message and history event
+        ("event round").
         """
         if not self.ideal_repeats:
             return (UNDISTURBED,)
-        return usual(len(self.peers()), waits=True)  # type: ignore[attr-defined]
+        waits = self.card.absence == "waits"  # type: ignore[attr-defined]
+        return usual(len(self.peers()), waits=waits)  # type: ignore[attr-defined]
 
     def colluders(self) -> int:
         """T, the largest number of clients that collude, with or without the server."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from securevfl.audit.proved import judged_by_proof
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.privacy.claims import SUMS, Claim, Guarantee
 from securevfl.verified import SERVER, FlowError, World, decide
+from securevfl.verified.participants import Provable
 from securevfl.verified.schedules import UNDISTURBED, down
 from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced, prove_protocol
@@ -155,3 +156,18 @@ def test_no_coalition_and_a_key_of_bytes_are_errors_that_say_so() -> None:
     world = World(97)
     with pytest.raises(FlowError, match="made of bytes"):
         world.party(0).prf(Key(bytes(32), None, 0, None), "mask", 2)
+
+
+@pytest.mark.parametrize(("absence", "late"), [("waits", False), ("tolerates", True)])
+def test_a_protocol_that_waits_for_nobody_is_traced_with_late_clients(
+    absence: str, late: bool
+) -> None:
+    """Its author need not say so once more: without it only outages were traced."""
+
+    class Own(Provable):
+        card = SimpleNamespace(absence=absence)
+
+        def peers(self) -> range:
+            return range(3)
+
+    assert late is any("late in every" in one.name for one in Own().schedules())
