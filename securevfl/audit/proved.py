@@ -258,6 +258,9 @@ def judged_by_proof(
         text = f"{who(missing)}: not among the coalitions that the protocol names (`coalitions`)"
         evidence.append(Evidence("proof", "silent", text, "gap"))
     sure = [one for one in found if one.sure]
+    if "DP" in words and claim.strength == "differential" and not claim.guarantees:
+        text = "whether its words promise what the releases cost: it has no guarantees"
+        evidence.append(Evidence("proof", "silent", f"a reader must judge: {text}", "proof"))
     for what, name in (("a reader must judge", "judge"), ("assumed", "assumptions")):
         said = dict.fromkeys(text for one in sure for text in getattr(one, name))
         evidence += [Evidence("proof", "silent", f"{what}: {text}", "proof") for text in said]
@@ -486,7 +489,7 @@ def proved_report(
             *(claim, [there[one] for one in some], traces),
             missing=untraced(*subject),
             inputs=inputs,
-            promised=_promised(claim, small),
+            promised=_promised(claim, small) or claim.guarantees,
             later=_later(traced.longer(made.config.rounds), claim),
         )
         judged.append(_with_evidence(found, examine(claim)))

@@ -139,6 +139,7 @@ def test_noise_on_rows_hides_no_model(own: str, word: str) -> None:
     one = decide(world, {SERVER})
     found = judged_by_proof(differential("model"), [one], [([one], world)])
     assert found.verdict == word, found.words
+    assert (word == "DP") is ("it has no guarantees" in found.words)
 
 
 @pytest.mark.parametrize(("name", "named"), [("sum of columns 1", True), ("sum 1", False)])
