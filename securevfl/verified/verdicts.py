@@ -247,7 +247,7 @@ class Judge:
     def _seen(
         self, found: Found, some: frozenset[int], given: Sequence[Output], several: set[str]
     ) -> str:
-        """What changed inputs show against a proof; "" if nothing."""
+        """Reason against a proof, seen with changed inputs; "" if there is none."""
         assert self.changes is not None
         released = [step.node for step in found.steps if step.what == "release"]
         joint = [one for one in given if one.name in several and not one.alone]
