@@ -65,7 +65,7 @@ def test_what_is_named_was_synced_before_and_its_folder_after(tmp_path, calls, w
 def test_what_is_forgotten_stays_forgotten(tmp_path, calls):
     store = CheckpointStore(tmp_path)
     calls.clear()
-    store.forget(0)
+    store.forget(-1)
     assert calls == ["folder"]
 
 

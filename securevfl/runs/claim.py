@@ -128,7 +128,7 @@ def _may_be_left(path: Path) -> bool:
 
 def _has_progress(folder: Path) -> bool:
     """Whether the folder has a result, or a checkpoint from which a run can resume."""
-    parties = any(folder.glob("parties/*/round-*.svfl"))
+    parties = any(folder.glob("parties/*/rounds.svfl"))
     return (folder / SUMMARY).exists() or has_checkpoint(folder) or parties
 
 

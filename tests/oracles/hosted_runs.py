@@ -27,7 +27,6 @@ from securevfl.engine.network import ANY_ROUND, SERVER, Message, PartyState, Sen
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import PartyActor, Report
 from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
-from securevfl.engine.realtime.checkpoint_store import AHEAD
 from securevfl.engine.realtime.host import PartyHost, PartyStatus, Transmit
 from securevfl.engine.realtime.peers import Introduction
 from securevfl.engine.security.frames import Frame
@@ -37,6 +36,7 @@ from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
+from tests.engine.realtime.damage import forget_ahead
 from tests.oracles.frames import fresh_secrets, written
 from tests.oracles.traffic import Deviation, text_of
 
@@ -157,7 +157,7 @@ def run_restarted(
         with suppress(_PartyFailedError):
             for number in range(restarts):
                 for n in forgetful:
-                    (own_folder(folder, n) / AHEAD).unlink(missing_ok=True)
+                    forget_ahead(own_folder(folder, n))
                 lives.append(_Hosts(protocol, folder, number + 1 if counted else 0))
                 last = number == restarts - 1 and not counted
                 until = math.inf if last else _ENDED_IN

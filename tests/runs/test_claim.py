@@ -156,7 +156,7 @@ def test_another_s_result_is_not_saved_over(tmp_path):
         ("summary.json", "a finished run"),
         ("checkpoint.svfl", "securevfl resume"),
         ("checkpoint.previous.svfl", "securevfl resume"),
-        ("parties/0/round-00000003.svfl", "securevfl resume"),
+        ("parties/0/rounds.svfl", "securevfl resume"),
         ("thesis.tex", "no folder of a run"),
     ],
 )

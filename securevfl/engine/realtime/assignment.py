@@ -214,6 +214,7 @@ def begin_incarnation(
         conditions=assignment.conditions,
         keep=store,
         keep_ahead=None if store is None else store.write_ahead,
+        sync=(lambda: None) if store is None else store.sync,
         setup_done=saved is not None,
         rules=assignment.rules,
         observe=observe,

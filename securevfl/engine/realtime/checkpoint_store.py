@@ -1,11 +1,12 @@
 """Store of a party's own checkpoints: kept attributes at safe points of several rounds.
 
-Each party has a folder: ``round-<r>.svfl`` for each stored round, ``once.svfl`` for constants,
-``ahead.svfl`` for state written by `write_ahead`, ``entropy.svfl`` with the entropy of the party's
-secret choices, ``run.svfl`` with a random name of the run if there is a manifest, ``origin.svfl``
-with all incarnation numbers if there is no driver, ``life`` with the number of its incarnation, and
-``lock``, which the writing process holds. Files are written completely or not at all, carry a
-checksum, are never unpickled, and have the mode 0600. A damaged file is skipped.
+Each party has a folder: ``rounds.svfl`` for the stored rounds and the state written by
+`write_ahead` (`securevfl.engine.realtime.slot_file`), ``once.svfl`` for constants, ``entropy.svfl``
+with the entropy of the party's secret choices, ``run.svfl`` with a random name of the run if there
+is a manifest, ``origin.svfl`` with all incarnation numbers if there is no driver, ``life`` with the
+number of its incarnation, and ``lock``, which the writing process holds. All are written completely
+or not at all, carry a checksum, are never unpickled, and have the mode 0600. A damaged round is
+skipped.
 
 The store keeps the newest eight rounds, the newest eight multiples of eight, of 64, and so on.
 Parties that finished the same rounds keep the same ones. So a driver with a history some rounds old
@@ -19,9 +20,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from securevfl.engine import wire
 from securevfl.engine.checkpoint import read_file, write_file
+from securevfl.engine.realtime.slot_file import SlotFile
 from securevfl.engine.streams import ENTROPY
-from securevfl.errors import CheckpointError
+from securevfl.errors import CheckpointError, WireError
 from securevfl.writing import make_folder, sync_folder, write_durably
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
 _ONCE = "once.svfl"
 _ENTROPY = "entropy.svfl"
-AHEAD = "ahead.svfl"
+ROUNDS = "rounds.svfl"
 _RUN = "run.svfl"
 _ORIGIN = "origin.svfl"
 _INCARNATION = "life"
@@ -55,7 +58,8 @@ class CheckpointStore:
         self.every = every
         self._last = -1
         self._since = -1  # round of the checkpoint after which the party goes on
-        self._held: list[int] | None = None  # rounds with a file, as far as they were looked for
+        self._file = SlotFile(folder / ROUNDS)
+        self._once_there = False
         self._lock: FileLock | None = None
         self._once: dict[str, Any] | None = None  # as it was read
         make_folder(folder, mode=0o700)
@@ -139,24 +143,32 @@ class CheckpointStore:
         return entropy if isinstance(entropy, bytes) and len(entropy) == ENTROPY else None
 
     def __call__(self, party: Party, state: Callable[[], dict[str, Any]]) -> None:
-        """Write a checkpoint if one is due; the party must be at a safe point."""
+        """Write a checkpoint if one is due; the party must be at a safe point.
+
+        It is on disk after `sync`.
+        """
         if party.round % self.every or party.round == self._last:
             return
         saved = state()
-        once = self.folder / _ONCE
-        if not once.exists():
-            write_file(once, saved["once"])
+        if not self._once_there and not (self.folder / _ONCE).exists():
+            write_file(self.folder / _ONCE, saved["once"])
+        self._once_there = True
         saved["once"] = dict.fromkeys(saved["once"])
-        write_file(self._path(party.round), saved)
+        self._file.put(party.round, wire.encode(saved))
         self._last = self._since = party.round
-        held = {*(self.rounds() if self._held is None else self._held), party.round}
-        worth = _worth_keeping(sorted(held))
-        for round in held - worth:
-            self._path(round).unlink(missing_ok=True)
-        self._held = sorted(worth)
+        self._file.keep_only(_worth_keeping(self._file.rounds))
+
+    def sync(self) -> None:
+        """Have all checkpoints and what was written ahead on disk on return.
+
+        Call it before anything leaves the party that follows from them.
+        """
+        self._file.sync()
 
     def write_ahead(self, round: int, state: bytes, begins_once: bool = False) -> None:
-        """Write state that the party must not lose, at once, without waiting for a checkpoint.
+        """Write state that the party must not lose, without waiting for a checkpoint.
+
+        It is on disk after `sync`.
 
         Parameters
         ----------
@@ -166,32 +178,25 @@ class CheckpointStore:
             Whether the run must never start again in this folder (`refuse_to_begin_anew`).
         """
         content = {"round": round, "since": self._since, "state": state, "once": begins_once}
-        write_file(self.folder / AHEAD, content)
+        self._file.put_ahead(round, wire.encode(content))
 
     def _ahead(self, round: int) -> dict[str, bytes]:
         """State written by `write_ahead` after the checkpoint of a round; empty if none."""
         found = self._written_ahead()
-        if found is None:
-            return {}
         # The round is not enough: a party may write both in one, and no older state may win.
-        since = found["since"] if "since" in found else found["round"] - 1
-        return {"ahead": found["state"]} if since >= round else {}
+        return {} if found is None or found["since"] < round else {"ahead": found["state"]}
 
     def _written_ahead(self) -> dict[str, Any] | None:
-        path = self.folder / AHEAD
-        if not path.exists():
+        body = self._file.ahead
+        if body is None:
             return None
         try:
-            found: dict[str, Any] = read_file(path)
-            if isinstance(found["state"], bytes) and isinstance(found["round"], int):
+            found: dict[str, Any] = wire.decode(body)
+            if isinstance(found["state"], bytes) and isinstance(found["since"], int):
                 return found
-        except (CheckpointError, KeyError, TypeError):
+        except (WireError, KeyError, TypeError):
             pass
-        raise CheckpointError(
-            f"checkpoint: {path} is damaged. In it stands what has left this party since its last "
-            "checkpoint, so that none of it leaves twice: put it back from a copy, or start "
-            "another run. Nothing was changed"
-        )
+        raise self._file.damaged()
 
     def refuse_to_begin_anew(self, who: str) -> None:
         """Raise CheckpointError where a fresh start would repeat counted releases.
@@ -204,6 +209,7 @@ class CheckpointStore:
         who : str
             Name of the party.
         """
+        self._file.open()
         found = self._written_ahead()
         if found is not None and found.get("once"):
             raise CheckpointError(
@@ -214,9 +220,10 @@ class CheckpointStore:
             )
 
     def rounds(self) -> list[int]:
-        """Rounds with a checkpoint file, ascending; the file may be damaged."""
-        found = [path.stem.partition("-")[2] for path in self.folder.glob("round-*.svfl")]
-        return sorted(int(text) for text in found if text.isdigit())
+        """Rounds with a checkpoint, ascending; it may be damaged."""
+        self._file.open()
+        self._file.keep_only(_worth_keeping(self._file.rounds))
+        return self._file.rounds
 
     def whole(self) -> list[int]:
         """Rounds with readable checkpoints, ascending."""
@@ -224,7 +231,8 @@ class CheckpointStore:
 
     def read(self, at: int | None = None) -> dict[str, Any] | None:
         """Checkpoint of a round, or the newest readable one; None if there is none."""
-        for round in reversed(self.rounds()) if at is None else [at]:
+        rounds = self.rounds()
+        for round in reversed(rounds) if at is None else [at]:
             state = self._read(round)
             if state is not None:
                 self._once = None  # it is the party's from here on
@@ -233,13 +241,16 @@ class CheckpointStore:
         return None
 
     def _read(self, round: int) -> dict[str, Any] | None:
+        body = self._file.read(round)
+        if body is None:
+            return None
         try:
-            state: dict[str, Any] = read_file(self._path(round))
+            state: dict[str, Any] = wire.decode(body)
             if state["once"]:
                 if self._once is None:
                     self._once = read_file(self.folder / _ONCE)
                 state["once"] = self._once
-        except (CheckpointError, KeyError, TypeError):
+        except (CheckpointError, WireError, KeyError, TypeError):
             return None
         return state
 
@@ -248,17 +259,13 @@ class CheckpointStore:
 
         With -1 everything except the number of the incarnation and the run's name is removed.
         """
-        self._once = self._held = None
-        for round in self.rounds():
-            if round > after:
-                self._path(round).unlink(missing_ok=True)
+        self._once, self._once_there = None, False
         if after < 0:
-            for name in (_ONCE, AHEAD):
-                (self.folder / name).unlink(missing_ok=True)
-        sync_folder(self.folder)  # else a power cut could bring back rounds that others forgot
-
-    def _path(self, round: int) -> Path:
-        return self.folder / f"round-{round:08d}.svfl"
+            self._file.remove()
+            (self.folder / _ONCE).unlink(missing_ok=True)
+            sync_folder(self.folder)  # else a power cut could bring back what others forgot
+        else:
+            self._file.erase_after(after)
 
 
 def _worth_keeping(rounds: Sequence[int]) -> set[int]:

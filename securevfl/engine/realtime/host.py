@@ -8,6 +8,7 @@ simulation.
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 import traceback
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from securevfl.errors import DataError, RunError, SealError, SecureVFLError, Wir
 from securevfl.writing import is_full
 
 Transmit = Callable[[int, bytes], None]
+_SYNC = 0.05  # seconds at most from a checkpoint of which nothing follows to its sync
 _SHOWN = 20  # rejected frames whose reasons are recorded one by one
 
 
@@ -95,8 +97,10 @@ class PartyHost(Owner):
         Called at safe points with the party and a function that makes its snapshot; it writes the
         snapshots that are due.
     keep_ahead : callable, optional
-        Called with the round and the state that the party writes ahead; returns when this is on
-        disk.
+        Called with the round and the state that the party writes ahead.
+    sync : callable, optional
+        Returns when all that `keep` and `keep_ahead` wrote is on disk: called before anything that
+        follows from it leaves the party, or soon, and at its end.
     setup_done : bool
         Whether an earlier incarnation has done the setup.
     rules : MessageRules, optional
@@ -116,6 +120,7 @@ class PartyHost(Owner):
         conditions: Conditions = NONE,
         keep: Callable[[Party, Callable[[], dict[str, Any]]], None] | None = None,
         keep_ahead: Callable[[int, bytes, bool], None] | None = None,
+        sync: Callable[[], None] = lambda: None,
         setup_done: bool = False,
         rules: MessageRules | None = None,
         observe: Callable[[Event], None] | None = None,
@@ -137,6 +142,8 @@ class PartyHost(Owner):
         self._transmit = transmit
         self._keep = keep
         self._keep_ahead = keep_ahead
+        self._sync = sync
+        self._sync_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._failed, self._mistake = "", False
         self._lie: RunError | None = None
@@ -200,6 +207,9 @@ class PartyHost(Owner):
         """Stop the party; frames still delayed are not sent."""
         self._runner.close()
         self._stopped = True
+        if self._sync_timer is not None:
+            self._sync_timer.cancel()
+        self._guard(self._sync)
 
     @property
     def status(self) -> PartyStatus:
@@ -247,14 +257,20 @@ class PartyHost(Owner):
             if payload is not known or not body:
                 known, body = payload, wire.encode(payload, modulus)
             if delay > 0:
-                loop.call_later(delay, self._depart, receiver, kind, round, body)
+                depart = functools.partial(self._depart, receiver, kind, round, body)
+                loop.call_later(delay, self._guard, depart)
             else:
                 self._depart(receiver, kind, round, body)
 
     def _depart(self, receiver: int, kind: str, round: int, body: bytes) -> None:
-        """Number and encrypt a message, and pass its frame to the carrier."""
+        """Number and encrypt a message, and pass its frame to the carrier.
+
+        What the party has written is on disk before: a crash then loses nothing of which others
+        know. A checkpoint that nothing follows from yet needs no sync of its own.
+        """
         if self._stopped:
             return
+        self._sync()
         frame = self.links.pack(receiver, kind, round, body)
         now = self.time(self.party)
         self.transcript.add(self.party.index, receiver, kind, round, len(frame), now, None)
@@ -272,11 +288,22 @@ class PartyHost(Owner):
         """Write the party's checkpoint if one is due."""
         if self._keep is not None:
             self._keep(self.party, self.snapshot)
+            self._sync_soon()
 
     def write_ahead(self, party: PartyState) -> None:
         """Store the attributes declared with `ahead=True` on disk before anything more is sent."""
         if self._keep_ahead is not None:
             self._keep_ahead(party.round, ahead(self.party), self.party.begins_once)
+            self._sync_soon()
+
+    def _sync_soon(self) -> None:
+        if self._sync_timer is None:
+            loop = asyncio.get_running_loop()
+            self._sync_timer = loop.call_later(_SYNC, self._sync_at_last)
+
+    def _sync_at_last(self) -> None:
+        self._sync_timer = None
+        self._guard(self._sync)
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
         """Note that the party finished or left a round."""
@@ -295,6 +322,10 @@ class PartyHost(Owner):
     def at_safe_point(self) -> None:
         """Write the party's checkpoint if one is due."""
         self.safe_point(self.party)
+
+    def ended(self) -> None:
+        """Have the last checkpoint on disk before the party's end is known."""
+        self._sync()
 
     def set_timer(self, seconds: float, wait: int) -> None:
         """Let the wait of this number end after so many seconds."""

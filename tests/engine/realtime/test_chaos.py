@@ -18,6 +18,7 @@ from securevfl.engine.party_state import restore
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from tests.engine.realtime.damage import spoil_newest
 from tests.engine.realtime.live_parties import Carrier
 
 RUNS = int(os.environ.get("SECUREVFL_CHAOS", "4"))
@@ -37,7 +38,7 @@ class Chaos(Carrier):
 
     async def add(self, index, party, epoch=0, setup_done=False):
         store = self.stores[index] = CheckpointStore(self.folder / str(index))
-        self.options["keep"] = store
+        self.options |= {"keep": store, "sync": store.sync}
         host = await super().add(index, party, store.begin_incarnation(), setup_done)
         arrive = host._arrive
         host.arrived = 0
@@ -86,9 +87,8 @@ class Chaos(Carrier):
         self.kills.append(index)
         self.dead.add(index)
         old.stop()
-        files = sorted((self.folder / str(index)).glob("round-*.svfl"))
-        if wound and len(files) > 1:
-            files[-1].write_bytes(files[-1].read_bytes()[:-7])
+        if wound and len(self.stores[index].rounds()) > 1:
+            spoil_newest(self.folder / str(index))
         await asyncio.sleep(self.chance.random() * 0.1)
         state = self.stores[index].read()
         party = self.made.party(index)

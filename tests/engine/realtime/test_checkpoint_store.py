@@ -5,11 +5,13 @@ import sys
 
 import pytest
 
-from securevfl.engine.checkpoint import write_file
+from securevfl.engine import wire
 from securevfl.engine.network import SERVER
-from securevfl.engine.realtime.checkpoint_store import CheckpointStore, _worth_keeping
+from securevfl.engine.realtime.checkpoint_store import ROUNDS, CheckpointStore, _worth_keeping
+from securevfl.engine.realtime.slot_file import SlotFile
 from securevfl.errors import CheckpointError
 from securevfl.runs.engines.ray import Driver
+from tests.engine.realtime.damage import spoil_newest
 
 
 @pytest.mark.parametrize(
@@ -68,8 +70,7 @@ def test_parties_that_stand_some_rounds_apart_have_a_round_in_common(lag):
 def test_what_is_damaged_is_not_offered(tmp_path):
     store = CheckpointStore(tmp_path)
     write(store, range(5))
-    path = tmp_path / "round-00000004.svfl"
-    path.write_bytes(path.read_bytes()[:-3])
+    assert spoil_newest(tmp_path) == 4
     assert store.whole() == [0, 1, 2, 3]
     assert store.read()["round"] == 3
     assert store.read(4) is None  # never another round than the one that is asked for
@@ -100,14 +101,6 @@ def test_what_is_written_ahead_in_the_round_of_a_checkpoint_comes_with_it(tmp_pa
     write(again, [1])
     assert "ahead" not in again.read(1)
     assert again.read(0)["ahead"] == b"released twice"
-
-
-def test_what_an_earlier_version_wrote_ahead_is_read(tmp_path):
-    write(CheckpointStore(tmp_path), range(3))
-    write_file(tmp_path / "ahead.svfl", {"round": 2, "state": b"uploaded"})
-    store = CheckpointStore(tmp_path)
-    assert store.read(1)["ahead"] == b"uploaded"
-    assert "ahead" not in store.read(2)
 
 
 HOLD = """
@@ -146,7 +139,7 @@ CONTENTS = [{}, [], 3, {"round": "x"}, {"round": 9}]
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_a_whole_checkpoint_of_another_content_is_passed_over(tmp_path, content):
-    write_file(tmp_path / "round-00000003.svfl", content)
+    SlotFile(tmp_path / ROUNDS).put(3, wire.encode(content))
     store = CheckpointStore(tmp_path)
     assert store.whole() == []
     assert store.read() is None
@@ -157,11 +150,13 @@ def test_a_damaged_file_of_what_was_written_ahead_is_refused(tmp_path, content):
     """Passed over, it let a party forget what it had released, and release it again."""
     store = CheckpointStore(tmp_path)
     write(store, [1])
-    path = tmp_path / "ahead.svfl"
-    path.write_bytes(content) if isinstance(content, bytes) else write_file(path, content)
-    with pytest.raises(CheckpointError, match=r"ahead.svfl is damaged.*Nothing was changed"):
+    if isinstance(content, bytes):
+        (tmp_path / ROUNDS).write_bytes(content)
+    else:
+        SlotFile(tmp_path / ROUNDS).put_ahead(1, wire.encode(content))
+    with pytest.raises(CheckpointError, match=r"rounds.svfl is damaged.*Nothing was changed"):
         store.read()
-    with pytest.raises(CheckpointError, match=r"ahead.svfl is damaged"):
+    with pytest.raises(CheckpointError, match=r"rounds.svfl is damaged"):
         store.refuse_to_begin_anew("client 0")
 
 

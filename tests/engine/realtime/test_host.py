@@ -159,6 +159,72 @@ def test_a_checkpoint_that_cannot_be_written_ends_its_party(error, told):
     assert ("\n" in status.failed) == (told != "party 1: its disk is full. What was")
 
 
+class Written(Carrier):
+    """Parties whose writes are noted, and are on disk after a sync."""
+
+    def __init__(self, parties):
+        super().__init__(parties)
+        self.unsynced, self.left, self.syncs = dict.fromkeys(parties, 0), [], 0
+
+    async def add(self, index, party, epoch=0, setup_done=False):
+        def write(*_):
+            self.unsynced[index] += 1
+
+        def sync():
+            self.syncs += self.unsynced[index] > 0
+            self.unsynced[index] = 0
+
+        self.options |= {"keep": write, "keep_ahead": write, "sync": sync}
+        host = await super().add(index, party, epoch, setup_done)
+        transmit = host._transmit
+
+        def leaves(receiver, frame):
+            self.left.append(self.unsynced[index])
+            transmit(receiver, frame)
+
+        host._transmit = leaves
+        return host
+
+
+def test_nothing_leaves_a_party_before_what_it_wrote_is_on_disk():
+    """Between two messages one sync is enough, however much was written."""
+    made = make("fedvs", rounds=4)
+    carrier = Written(made.parties())
+    with one_thread():
+        asyncio.run(carrier.run())
+    assert set(carrier.left) == {0}
+    assert not any(carrier.unsynced.values())  # at its end, too
+    clients = len(carrier.parties) - 1
+    assert carrier.syncs <= 2 * (4 + 2) * (clients + 1)
+
+
+def test_a_checkpoint_of_which_nothing_follows_is_soon_on_disk():
+    class Waiting(Party):
+        async def run(self):
+            self.safe_point()
+            await self.receive("never")
+
+    async def scenario():
+        carrier = Written({SERVER: Waiting(SERVER, []), 0: Waiting(0, [])})
+        running = asyncio.ensure_future(carrier.run())
+        while carrier.syncs < 2:
+            await asyncio.sleep(0.001)
+        running.cancel()
+        return carrier
+
+    assert asyncio.run(scenario()).left == []
+
+
+def test_a_disk_that_cannot_sync_ends_its_party():
+    def sync():
+        raise OSError("it is gone")
+
+    carrier = Carrier(make("split", rounds=3).parties(), keep=lambda *_: None, sync=sync)
+    with one_thread(), pytest.raises(AssertionError):
+        asyncio.run(carrier.run(1.0))
+    assert carrier.hosts[SERVER].status.failed.startswith("the server: OSError: it is gone")
+
+
 def test_a_cautious_party_leaves_a_round_that_is_over():
     """Its `except Exception` around a wait does not keep it in the round."""
 

@@ -376,7 +376,7 @@ def impatient(monkeypatch):
 def test_a_session_that_has_ended_says_so_again_to_who_missed_it(coded, impatient):
     meeting, summaries = coded
 
-    left = meeting.folder / "party-1" / "phases" / "training" / "round-00000001.svfl"
+    left = meeting.folder / "party-1" / "phases" / "training" / "rounds.svfl"
     left.parent.mkdir()  # as when it was killed after its summary was written
     left.write_bytes(b"shares")
 
