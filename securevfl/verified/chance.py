@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -32,12 +33,19 @@ class Chance:
     def __init__(self, secrets: _Secrets, index: int) -> None:
         self._secrets, self._index = secrets, index
 
+    def __deepcopy__(self, made: Any) -> Chance:
+        return self  # it never changes
+
     def stream(self, name: str, *keys: int) -> np.random.Generator:
         """Generator for a purpose; see `securevfl.engine.party.Party.secret_stream`."""
         return self._secrets.stream(self._index, name, *keys)
 
     def state_dict(self) -> dict[str, Any]:
         """State that never changes: the first numbers of a stream, which identify it."""
+        return self._state
+
+    @functools.cached_property
+    def _state(self) -> dict[str, Any]:
         return {"chance": self.stream("chance").bytes(16)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from securevfl.verified.functions import FlowError
 from securevfl.verified.values import Element, Key, combination, concatenate
 
@@ -35,17 +37,23 @@ def encode(party: Draws, code: LagrangeCode, segments: Sequence[Element]) -> lis
     """Shares of K segments of one shape for all N parties, with T fresh masks.
 
     F(z) has the segments at beta_1..beta_K and the tapes at the other betas; share j is F(alpha_j).
-    FlowError unless there are K segments.
+    FlowError unless there are K segments of one shape.
     """
-    if len(segments) != code.segments:
-        raise FlowError(f"encode: {len(segments)} segments, and the code has K = {code.segments}")
-    shape = segments[0].shape
+    shapes = [one.shape for one in segments]
+    if len(shapes) != code.segments or len(set(shapes)) > 1:
+        raise FlowError(
+            f"encode: segments of shapes {shapes}, and the code needs K = {code.segments} of one"
+        )
+    shape = shapes[0]
     tapes = [party.uniform(shape, name=f"t{t}.") for t in range(code.privacy)]
-    rows = [
-        [int(c) for c in (*code.data_matrix[j], *code.mask_matrix[j])] for j in range(code.parties)
-    ]
     values = [*segments, *tapes]
-    return [combination(zip(row, values, strict=True)) for row in rows]
+    matrix = np.concatenate([code.data_matrix, code.mask_matrix], axis=1)
+    every = np.stack([one._value for one in values]).reshape(len(values), -1)
+    shares = code.field.matmul(matrix, every).reshape(-1, *shape)
+    return [
+        combination(zip(map(int, row), values, strict=True), share)
+        for row, share in zip(matrix, shares, strict=True)
+    ]
 
 
 def decode(code: LagrangeCode, results: Mapping[int, Element]) -> Element:

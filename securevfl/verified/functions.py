@@ -27,7 +27,9 @@ class FlowError(SecureVFLError, TypeError):
     """A protected value used where only public ones are permitted, or without being sent."""
 
 
-_SCALARS = (bool, int, float, str, type(None))
+_SCALARS = frozenset((bool, int, float, str, type(None)))
+_DICTS = frozenset((dict, OrderedDict, defaultdict))
+_ATOMS = (type, types.FunctionType)  # of which a deep copy is the same
 _PLAIN = (bool, int, float, str, bytes, np.generic, type(None))
 
 
@@ -149,31 +151,32 @@ def same(one: Any, other: Any) -> bool:
 
 def fingerprint(value: Any) -> str:
     """Digest of a model's state (``state_dict``) or of a public value."""
-    if hasattr(value, "state_dict"):
-        value = value.state_dict()
-    found = hashlib.sha256()
-    _feed(found.update, value)
-    return found.hexdigest()[:32]
+    parts: list[Any] = []
+    _feed(parts.append, value.state_dict() if hasattr(value, "state_dict") else value)
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:32]
 
 
 def _feed(take: Callable[[Any], None], value: Any) -> None:
-    """Feed a value to a hash: each part preceded by its kind and size."""
-    if type(value) in _SCALARS:
-        text = f"{type(value).__name__} {value!r}".encode()
+    """Take the parts of a value in order: each preceded by its kind and size."""
+    kind = type(value)
+    if kind is str:
+        take(_text(value))
+    elif kind in _SCALARS:
+        text = f"{kind.__name__} {value!r}".encode()
         take(b"v%d:%b" % (len(text), text))
-    elif hasattr(value, "detach"):
-        array = value.detach().cpu().numpy()
-        take(repr((array.dtype.str, array.shape)).encode())
-        take(np.ascontiguousarray(array).data)
     elif isinstance(value, dict):
         take(b"d%d:" % len(value))
-        for key in sorted(value, key=_written):
+        for key in sorted(value, key=repr if {*map(type, value)} == {str} else _written):
             _feed(take, key)
             _feed(take, value[key])
     elif isinstance(value, list | tuple):
         take(b"l%d:" % len(value))
         for one in value:
             _feed(take, one)
+    elif hasattr(value, "detach"):
+        array = (value.detach() if value.requires_grad else value).cpu().numpy()
+        take(_head(array.dtype, array.shape))
+        take(array.tobytes())
     else:
         text = _written(value)
         take(b"w%d:%b" % (len(text), text))
@@ -201,6 +204,15 @@ def parts_of(model: Any) -> set[Any]:
             found.add(id(one))
             todo.extend(vars(one).values() if hasattr(one, "__dict__") else ())
     return found
+@functools.lru_cache(1024)
+def _text(value: str) -> bytes:
+    text = f"str {value!r}".encode()
+    return b"v%d:%b" % (len(text), text)
+
+
+@functools.lru_cache(1024)
+def _head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    return repr((dtype.str, shape)).encode()
 
 
 def copied(model: Any) -> Any:
@@ -219,19 +231,23 @@ def _copied(value: Any, made: dict[int, Any]) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
-    if id(value) in made:
-        return made[id(value)]
+    known = made.get(id(value))
+    if known is not None:
+        return known
     found: Any
-    if kind in (dict, OrderedDict, defaultdict):
-        found = kind(value.default_factory) if kind is defaultdict else kind()
+    if kind in _DICTS:
+        found = kind(value.default_factory) if kind is defaultdict else kind()  # type: ignore[call-arg]
         made[id(value)] = found
-        for key, one in value.items():
-            found[_copied(key, made)] = _copied(one, made)
+        for key, one in value.items():  # most are scalars: no call for these
+            at = key if type(key) in _SCALARS else _copied(key, made)
+            found[at] = one if type(one) in _SCALARS else _copied(one, made)
         return found
     if kind is list:
         found = made[id(value)] = []
-        found.extend(_copied(one, made) for one in value)
+        found.extend([_copied(one, made) for one in value])
         return found
+    if isinstance(value, _ATOMS) or (kind is tuple and _SCALARS.issuperset(map(type, value))):
+        return value
     if hasattr(value, "state_dict") and not _copies_itself(kind):  # type: ignore[arg-type]
         make, args, state, *items = value.__reduce_ex__(4)
         if args == (kind,) and type(state) is dict and items == [None] * len(items):

@@ -126,13 +126,16 @@ class Call:
         """Protected arguments of the call."""
         return tuple(one for one in self.inputs if isinstance(one, Node))
 
-    def run(self, values: Iterable[Any]) -> Any:
-        """Run the function on values of its protected arguments, in order."""
+    def run(self, values: Iterable[Any], *, looks: bool = True) -> Any:
+        """Run the function on values of its protected arguments, in order.
+
+        FlowError if it changes a model that it is given, unless nobody `looks`.
+        """
         given = iter(values)
         args = [next(given) if isinstance(one, Node) else one for one in self.inputs]
         # The models of a step are copied by `_advanced` itself, which is given their number first.
         own = 1 + args[0] if self.function is _advanced else 0
-        states = [one for one in args[own:] if _is_state(one)]
+        states = [one for one in args[own:] if looks and _is_state(one)]
         before = [functions.fingerprint(one) for one in states]
         found = functions.call(_named(self.function, self.named), args)
         if [functions.fingerprint(one) for one in states] != before:
@@ -257,6 +260,8 @@ class Trace:
         self.left: list[tuple[int, int, str, Any]] = []  # sender, to, kind and payload
         self.models: list[Any] = []  # objects that parties brought
         self.checkpointed: list[Any] = []  # protected values in parties' checkpoints
+        self._ran: dict[Any, tuple[Any, Any]] = {}  # results of calls, and the models given
+        self._copies: dict[int, tuple[Any, Any]] = {}  # models that parties brought, and copies
         self.repeats = True  # a function is run twice on the same values, and must give the same
         self.may_abort = False  # an error of the library in a function ends the run for all
         self.coalitions: tuple[frozenset[int], ...] = ()
@@ -313,10 +318,11 @@ class Trace:
     ) -> Node:
         """Add a node to the trace."""
         made = Node(len(self.nodes), op, tuple(args), data, tuple(shape), kind, name, owner, value)
-        if any(one is None or not self.holds(one) for one in made.args):
-            raise FlowError(
-                "a value of another run, or of an untraced one: make all of them inside"
-            )
+        for one in made.args:
+            if one is None or not self.holds(one):
+                raise FlowError(
+                    "a value of another run, or of an untraced one: make all of them inside"
+                )
         self.nodes.append(made)
         return made
 
@@ -325,7 +331,11 @@ class Trace:
         return node.number < len(self.nodes) and self.nodes[node.number] is node
 
     def called(self, function: Callable[..., Any], values: Sequence[Any], /, **named: Any) -> _Made:
-        """Record and run a function; run it twice on equal values if the trace `repeats`."""
+        """Record a call of a function, and run it once on equal values.
+
+        Declared outputs mostly have the values that parties had. If the trace `repeats`, the one
+        run is done twice.
+        """
         given = [bare(value) for value in values]
         inputs = [
             value._node if isinstance(value, Protected) else plain
@@ -333,15 +343,26 @@ class Trace:
         ]
         call = Call(function, inputs, named)
         protected = [p for v, p in zip(values, given, strict=True) if isinstance(v, Protected)]
+        key = (call.identity, *map(self._content, protected))
+        if key in self._ran:
+            return _Made(self, call, self._ran[key][0])
         with self.watched(call.title):
-            found = call.run(protected)
+            found = call.run(protected, looks=self.repeats)
             if self.repeats and not _alike(found, call.run(protected)):
                 raise FlowError(
                     f"map: {call.title} gave two results for the same inputs. What it draws must "
                     "be an argument (a Secret, or an Element of uniform or prf), and so must its "
                     "state"
                 )
+        # The models are kept, so that no other object gets their ids.
+        self._ran[key] = found, [one for one in protected if _is_state(one)]
         return _Made(self, call, found)
+
+    def _content(self, value: Any) -> Any:
+        """What a value is: an array's numbers, and of a model which object, as a step copies it."""
+        if not _is_state(value):
+            return functions.digest(value)
+        return id(self._copies[id(value)][1]) if id(value) in self._copies else id(value)
 
     # -- inputs and outputs ------------------------------------------------------------------
 
@@ -376,6 +397,7 @@ class Trace:
         node = self.node("secret", (), shape=shape, kind=kind, name=name, owner=owner, value=value)
         if kind == "model":
             node.value = functions.copied(value)
+            self._copies[id(value)] = value, node.value
         self.inputs[owner, name] = wrapped(node.value, (kind, self.field), node, None, self)
         return wrapped(value, (kind, self.field), node, owner, self)
 

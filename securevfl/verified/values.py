@@ -290,11 +290,9 @@ class Element(Protected):
         value = self._field.matmul(one._value, two._value, trusted=True)
         return self._made(value, "matmul", (one, two))
 
-    def _index(self, places: Array) -> Element:
-        """Entries at flat positions; -1 gives zero."""
-        flat = np.ascontiguousarray(self._value).reshape(-1)
-        value = np.where(places < 0, flat.dtype.type(0), flat[np.maximum(places, 0)])
-        return self._made(value.astype(flat.dtype), "index", (self,), places.astype(np.int64))
+    def _index(self, places: Array, value: Any) -> Element:
+        """Entries at flat positions."""
+        return self._made(np.array(value, order="C"), "index", (self,), np.array(places))
 
     def _seen(self, value: Any) -> Element:
         """Entries of this value in an ordinary run, as a view if NumPy permits."""
@@ -308,7 +306,7 @@ class Element(Protected):
         try:
             if self._world is None:
                 return self._seen(self._value[key])
-            return self._index(np.asarray(self._places()[key]))
+            return self._index(np.asarray(self._places()[key]), self._value[key])
         except IndexError as error:
             raise FlowError(f"entries of {describe(self)}: {error}") from None
 
@@ -329,7 +327,7 @@ class Element(Protected):
         """The transposed array."""
         if self._world is None:
             return self._seen(self._value.T)
-        return self._index(self._places().T)
+        return self._index(self._places().T, self._value.T)
 
     def reshape(self, *shape: Any) -> Element:
         """The same entries in another shape; FlowError for another number of entries."""
@@ -337,18 +335,18 @@ class Element(Protected):
         try:
             if self._world is None:
                 return self._seen(self._value.reshape(whole))
-            return self._index(self._places().reshape(whole))
+            return self._index(self._places().reshape(whole), self._value.reshape(whole))
         except ValueError:
             raise FlowError(f"reshape of {describe(self)} to {whole}: another size") from None
 
     def sum(self, axis: int | None = None) -> Element:
         """Sum of all entries, (), or along an axis."""
-        places = self._places()
         if axis is None:
-            parts = [self._index(np.asarray(place)) for place in places.reshape(-1)]
+            places, values = self._places().reshape(-1), self._value.reshape(-1)
         else:
-            parts = [self._index(np.asarray(p)) for p in np.moveaxis(places, axis, 0)]
-        return combination((1, part) for part in parts)
+            places, values = (np.moveaxis(a, axis, 0) for a in (self._places(), self._value))
+        each = zip(places, values, strict=True)
+        return combination((1, self._index(np.asarray(place), value)) for place, value in each)
 
     def map(
         self,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -29,9 +31,11 @@ from securevfl.verified import (
     decide,
     picked,
 )
+from securevfl.verified.check import Entries, Refused, faithful
+from securevfl.verified.forms import Algebra, unfaithful
 from securevfl.verified.prove import Prover, listed
 from securevfl.verified.schedules import UNDISTURBED, usual
-from securevfl.verified.trace import Message
+from securevfl.verified.trace import Call, Message
 from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced, check_certificate, lines, prove_protocol
 from securevfl.verified.values import describe, tracing
@@ -382,6 +386,78 @@ def advance_both(model, other, columns):
 
 def times_weight(values, model):
     return values * model.weight
+
+
+def test_declared_outputs_take_results_that_parties_had(monkeypatch):
+    """Each training is run once in a trace, though parties and outputs have it both."""
+    ran, run = collections.Counter(), Call.run
+
+    def counted(self, values, **named):
+        ran[self.title] += 1
+        return run(self, values, **named)
+
+    monkeypatch.setattr(Call, "run", counted)
+    world = Traced("dvfl", {}).run()
+    calls = {id(node.data[0]): node.data[0].title for node in world.nodes if node.op == "map"}
+    called = collections.Counter(calls.values())
+    assert called["trained"] == 2 * ran["trained"] > 0
+    assert sum(ran.values()) < 0.6 * sum(called.values())
+
+
+class Signed(LinearModel):
+    """A model whose state does not tell its sign."""
+
+    def __init__(self, sign):
+        super().__init__()
+        self.sign = sign
+
+
+def sign(model):
+    return np.full(1, model.sign)
+
+
+def kind(values):
+    return np.array([ord(values.dtype.kind), *values.shape])
+
+
+def test_results_are_taken_for_equal_values_only():
+    with tracing(World(P31.modulus)) as world:
+        models = [world.input(0, f"m{k}", Signed(k), "model") for k in (1, -1)]
+        assert [bare_of(m.call(sign, shape=(1,)))[0] for m in models] == [1, -1]
+        arrays = [world.input(0, f"x{k}", np.zeros(2, k), "real") for k in ("i8", "f8")]
+        assert [chr(int(bare_of(x.map(kind, shape=(2,)))[0])) for x in arrays] == ["i", "f"]
+
+
+STEPS = np.zeros(1)
+
+
+def drifting(x):
+    STEPS[0] += 1
+    return x + STEPS[0]
+
+
+def sly(model):
+    model.weight = model.weight + 1
+    return np.ones(1)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(drifting, "two values|another result"), (sly, "changes the model")],
+)
+def test_a_trace_that_runs_functions_once_is_compared_with_another_run(function, said):
+    with tracing(World(P31.modulus)) as world:
+        world.repeats = False
+        given, what = (np.zeros(1), "real") if function is drifting else (LinearModel(), "model")
+        found = [
+            one.map(function) if what == "real" else one.call(function, shape=(1,), dtype=float)
+            for one in (world.input(0, "x", given, what), world.the(0, "x"))
+        ]
+        world.party(0).send(SERVER, "up", found[0])
+        world.output("x", found[1], alone=True)
+    assert re.search(said, unfaithful(Algebra(world)))
+    with pytest.raises((Refused, FlowError), match=said):
+        faithful(Entries(world))
 
 
 def test_a_party_that_crashes_has_its_traced_values_again():

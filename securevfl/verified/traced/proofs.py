@@ -27,7 +27,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import rules_of
-from securevfl.runs.threads import one_thread
+from securevfl.runs.threads import few_collections, one_thread
 from securevfl.verified.check import Entries, Refused, check, faithful
 from securevfl.verified.functions import FlowError, same
 from securevfl.verified.participants import Provable
@@ -123,7 +123,7 @@ class Traced:
         world = World(made.field.modulus)
         world.may_abort, world.repeats = True, repeats
         transcript = Transcript(payloads=True)
-        with tracing(world), one_thread():
+        with tracing(world), one_thread(), few_collections():
             parties = made.parties()
             simulation = Simulation(
                 parties,
