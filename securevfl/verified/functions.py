@@ -28,6 +28,7 @@ class FlowError(SecureVFLError, TypeError):
 
 
 _SCALARS = frozenset((bool, int, float, str, type(None)))
+_CHANGING = (list, dict, set, bytearray)
 _DICTS = frozenset((dict, OrderedDict, defaultdict))
 _ATOMS = (type, types.FunctionType)  # of which a deep copy is the same
 _PLAIN = (bool, int, float, str, bytes, np.generic, type(None))
@@ -60,12 +61,17 @@ def digest(value: Any) -> str:
     return hashlib.sha256(_written(value)).hexdigest()[:32]
 
 
+def content(value: Any) -> bytes | str:
+    """A small public value as bytes, or the digest of a larger one; equal for equal values only."""
+    written = _written(value)
+    return written if len(written) < 256 else hashlib.sha256(written).hexdigest()[:32]
+
+
 def _written(value: Any) -> bytes:
     if type(value) in _SCALARS:
         return b"v" + f"{type(value).__name__} {value!r}".encode()
     if isinstance(value, np.ndarray):
-        head = repr((value.dtype.str, value.shape)).encode()
-        return b"a" + head + np.ascontiguousarray(value).tobytes()
+        return b"a" + _head(value.dtype, value.shape) + value.tobytes()
     if isinstance(value, np.generic):
         return b"g" + repr((value.dtype.str, value.tobytes())).encode()
     if type(value) in (tuple, list):
@@ -127,7 +133,7 @@ def identity(function: Callable[..., Any]) -> str:
         if not all(is_public(one) for one in defaults):
             raise FlowError(f"map: defaults of {function.__qualname__} must be public values")
         for name in function.__code__.co_names:
-            if isinstance(function.__globals__.get(name), list | dict | set | bytearray):
+            if isinstance(function.__globals__.get(name), _CHANGING):
                 raise FlowError(
                     f"map: {function.__qualname__} uses {name} of its module, which may change "
                     "between calls or keep what it was given; use a tuple, or give it as argument"
@@ -216,14 +222,11 @@ def _head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def copied(model: Any) -> Any:
-    """Deep copy of a model, equal to `copy.deepcopy` but three times as fast."""
-    made: dict[int, Any] = {}
-    tensors: list[Any] = []
-    _gather(model.state_dict(), tensors.append)
-    for one in tensors:
-        if one._base is None and not one.requires_grad and one.is_contiguous():
-            made[id(one)] = one.clone()
-    return _copied(model, made)
+    """Deep copy of a model, equal to `copy.deepcopy` but five times as fast.
+
+    Tensors that share their memory have one each afterwards.
+    """
+    return _copied(model, {})
 
 
 def _copied(value: Any, made: dict[int, Any]) -> Any:
@@ -246,6 +249,11 @@ def _copied(value: Any, made: dict[int, Any]) -> Any:
         found = made[id(value)] = []
         found.extend([_copied(one, made) for one in value])
         return found
+    if kind is set and not value:
+        found = made[id(value)] = set()
+        return found
+    if hasattr(value, "detach"):
+        return _tensor(value, made)
     if isinstance(value, _ATOMS) or (kind is tuple and _SCALARS.issuperset(map(type, value))):
         return value
     if hasattr(value, "state_dict") and not _copies_itself(kind):  # type: ignore[arg-type]
@@ -258,22 +266,23 @@ def _copied(value: Any, made: dict[int, Any]) -> Any:
     return copy.deepcopy(value, made)
 
 
+def _tensor(value: Any, made: dict[int, Any]) -> Any:
+    """Copy of a tensor; torch's own copy of one that is no parameter takes ten times as long."""
+    if type(value).__name__ == "Parameter":
+        return value.__deepcopy__(made)
+    plain = value._base is None and value.is_leaf and not value.is_sparse and not vars(value)
+    if not plain or type(value).__name__ != "Tensor" or not value.is_contiguous():
+        return copy.deepcopy(value, made)
+    found = made[id(value)] = value.detach().clone().requires_grad_(value.requires_grad)
+    if value.grad is not None:
+        found.grad = value.grad.detach().clone()
+    return found
+
+
 @functools.cache
 def _copies_itself(kind: Any) -> bool:
     names = {name for cls in kind.__mro__[:-1] for name in vars(cls)}
     return not names.isdisjoint({"__deepcopy__", "__reduce__", "__reduce_ex__"})
-
-
-def _gather(value: Any, take: Callable[[Any], None]) -> None:
-    if isinstance(value, dict):
-        value = value.values()
-    elif hasattr(value, "detach"):
-        take(value)
-        return
-    elif not isinstance(value, list | tuple):
-        return
-    for one in value:
-        _gather(one, take)
 
 
 def call(function: Callable[..., Any], values: Iterable[Any]) -> Any:

@@ -116,9 +116,9 @@ class Call:
     ) -> None:
         self.function, self.inputs, self.named = function, tuple(inputs), dict(named)
         own = [functions.identity(f) for f in (function, *named.values())]
-        publics = [None if isinstance(one, Node) else functions.digest(one) for one in inputs]
+        publics = [None if isinstance(one, Node) else functions.content(one) for one in inputs]
         self.code = tuple(own)
-        self.identity = functions.digest([*own, *publics])
+        self.identity = self.code, tuple(publics)
         self.title = getattr(named.get("function", function), "__name__", "function")
 
     @property
@@ -361,7 +361,7 @@ class Trace:
     def _content(self, value: Any) -> Any:
         """What a value is: an array's numbers, and of a model which object, as a step copies it."""
         if not _is_state(value):
-            return functions.digest(value)
+            return functions.content(value)
         return id(self._copies[id(value)][1]) if id(value) in self._copies else id(value)
 
     # -- inputs and outputs ------------------------------------------------------------------
