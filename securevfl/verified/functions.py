@@ -210,6 +210,8 @@ def parts_of(model: Any) -> set[Any]:
             found.add(id(one))
             todo.extend(vars(one).values() if hasattr(one, "__dict__") else ())
     return found
+
+
 @functools.lru_cache(1024)
 def _text(value: str) -> bytes:
     text = f"str {value!r}".encode()
