@@ -470,12 +470,7 @@ def proved_report(
     traced = Traced(made.name, kept, len(made.peers()), rows, seed)
     proof = prove_protocol(traced, progress=progress, kept=verdicts_in(keep, traced, library))
     roles = made.roles()
-    worlds: dict[str, Trace] = {}
-    for schedule in traced.schedules():
-        digest = proof.traces.get(schedule.name)
-        if digest is not None and digest not in worlds:
-            worlds[digest] = traced.run(schedule.conditions, faults=schedule.faults)
-    traces = [(proof.found[digest], world) for digest, world in worlds.items()]
+    traces = [(proof.found[digest], world) for digest, world in proof.worlds.items()]
     there = {frozenset(one.coalition): one for one in proof.verdicts}
     inputs, small = traced.assets(), traced.claims()
     judged = []

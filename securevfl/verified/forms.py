@@ -211,6 +211,18 @@ class Views:
             weights = np.where(places >= 0, 1, 0).astype(object)
         return places, weights
 
+    def pairs(self, view: int) -> list[list[tuple[int, int]]]:
+        """Positions with weights that each entry of a map's output is a sum of."""
+
+        def make() -> list[list[tuple[int, int]]]:
+            lists = (table.tolist() for table in self.table(view))
+            return [
+                [(i, int(w)) for i, w in zip(at, of, strict=True) if i >= 0]
+                for at, of in zip(*lists, strict=True)
+            ]
+
+        return self.memo(("pairs", view), make)  # type: ignore[no-any-return]
+
     def index(self, view: int, key: Any, chosen: Array) -> tuple[int, int]:
         """Map with chosen entries of a map's output, -1 for zero; its number and a factor."""
 
@@ -986,20 +998,14 @@ def entries(algebra: Algebra, form: Form) -> list[dict[Any, int]]:
             row.pop(monomial, None)
 
     for block, (view, c) in form.linear.items():
-        places, weights = algebra.views.table(view)
-        for row, at, of in zip(rows, places.tolist(), weights.tolist(), strict=True):
-            for i, w in zip(at, of, strict=True):
-                if i >= 0:
-                    put(row, ((block, i),), c * int(w) % p)
+        for row, pairs in zip(rows, algebra.views.pairs(view), strict=True):
+            for i, w in pairs:
+                row[((block, i),)] = c * w % p
     for chain, c in form.products.items():
         product = None
         for block, view in chain:
-            places, weights = algebra.views.table(view)
             shape = algebra.views.shapes[view]
-            flat = [
-                {((block, i),): int(w) for i, w in zip(at, of, strict=True) if i >= 0}
-                for at, of in zip(places.tolist(), weights.tolist(), strict=True)
-            ]
+            flat = [{((block, i),): w for i, w in pairs} for pairs in algebra.views.pairs(view)]
             table = [flat[r * shape[1] : (r + 1) * shape[1]] for r in range(shape[0])]
             product = table if product is None else _times(product, table, p)
         assert product is not None

@@ -98,11 +98,28 @@ def view_of(world: Trace, coalition: Iterable[int]) -> list[tuple[Message, Any]]
     ]
 
 
+class _Look:
+    """A form after the moves so far, with what is known of it.
+
+    What a form lacks seldom changes: it is looked at again when `lacks` becomes known or declared,
+    and its entries are computed again when a block of it is moved.
+    """
+
+    __slots__ = ("blocks", "done", "form", "lacks", "of", "rows")
+
+    def __init__(self, of: Form, form: Form) -> None:
+        self.of, self.form, self.blocks = of, form, form.blocks  # `of` keeps its id for this one
+        self.done = False  # whether the coalition computes it
+        self.lacks: int | None = None  # an unknown block in it, and in nothing that is told
+        self.rows: list[dict[Any, int]] | None = None  # entries without their known part
+
+
 @dataclass
 class _Row:
     part: int
     entries: tuple[int, ...]
     form: Form
+    look: _Look | None = None
     _own: bool = False  # whether the form is no other row's, and no node's
     _named: set[int] | None = None
 
@@ -118,7 +135,7 @@ class _Row:
         if not self._own:
             self.form, self._own = self.form.copied(), True
         algebra.exchange(self.form, block, terms)
-        self._named = None
+        self._named = self.look = None
 
 
 class Prover:
@@ -149,7 +166,14 @@ class Prover:
         self._yes: set[int] = set()
         self._no: set[int] = set()
         self._told_by: dict[int, frozenset[int]] = {}
-        self._basis: dict[Any, tuple[int, Any, dict[Any, int]]] | None = None
+        self._looks: dict[int, _Look] = {}  # by the id of a form of the trace
+        self._wholes: dict[int, _Look] = {}  # of blocks
+        self._basis: dict[Any, tuple[int, Any, dict[Any, int]]] = {}
+        self._numbers = itertools.count()  # of its rows
+        self._pivots: dict[int, list[Any]] = {}  # of the basis, by the blocks in them
+        self._untold = dict(enumerate(algebra.shortened))  # what the coalition lacks of these
+        self._news: list[int] = []  # blocks known since the basis was mended
+        self._behind = True  # whether the basis is to be brought up to date
         self._failed: set[tuple[int, int]] = set()
         self._calls = 0  # of `known`, one in the other
         self._naming: dict[int, set[int]] = {}  # of a block rows that name it, or did in this pass
@@ -158,7 +182,7 @@ class Prover:
         self._named = {
             b for form in self.outputs for b in form.linear if algebra.blocks[b].kind != "model"
         }
-        self._output_entries = [entries(algebra, form) for form in self.outputs]
+        self._output_entries = [entries(algebra, form) for form in self.outputs]  # not yet told
         self._declared = {b for form in self.outputs for b in form.blocks}
         self._public: set[int] = set()  # public keys that were received
         for number, (_, part) in enumerate(self.view):
@@ -208,6 +232,7 @@ class Prover:
         if found:
             self._no.discard(number)
             self._yes.add(number)
+            self._news.append(number)
         return found
 
     def _look_below(self, number: int) -> None:
@@ -235,7 +260,7 @@ class Prover:
             return True
         if number in self.subst:
             return all(map(self.known, self.subst[number].blocks))
-        if number in self._named and not self.beyond(self.algebra.of(block)):
+        if number in self._named and self._told_of(block):
             return True
         if kind in ("map", "index", "weigh", "prf", "named"):
             return all(map(self.computable, block.deps))
@@ -250,16 +275,43 @@ class Prover:
         return [self.algebra.form(own), self.algebra.form(other.args[0])]
 
     def computable(self, form: Form) -> bool:
-        """Whether a form is a function of known blocks and outputs."""
-        if all(map(self.known, form.blocks)):
+        """Whether a form of the trace is a function of known blocks and outputs."""
+        look = self._looks.get(id(form))
+        if look is None and all(map(self.known, form.blocks)):
             return True
-        try:
-            form = self.resolved(form)
-        except NotExpressibleError:
-            return False
-        if all(map(self.known, form.blocks)):
-            return True
-        return bool(self.outputs or self._had) and not self.beyond(form)
+        if look is None or not self.subst.keys().isdisjoint(look.blocks):
+            try:
+                look = _Look(form, self.resolved(form if look is None else look.form))
+            except NotExpressibleError:
+                return False
+            self._looks[id(form)] = look
+        return self._computes(look)
+
+    def _computes(self, look: _Look) -> bool:
+        """Whether a form after all moves is a function of known blocks and outputs."""
+        if not look.done and not self._lacking(look):
+            look.done = all(map(self.known, look.blocks)) or (
+                bool(self.outputs or self._had) and not self._beyond(look)
+            )
+            if look.done:
+                look.rows = None
+        return look.done
+
+    def _told_of(self, block: Block) -> bool:
+        """Whether outputs determine a block."""
+        if block.number not in self._wholes:
+            form = self.algebra.of(block)
+            self._wholes[block.number] = _Look(form, form)
+        look = self._wholes[block.number]
+        return not self._lacking(look) and not self._beyond(look)
+
+    def _lacking(self, look: _Look) -> bool:
+        """Whether a form still has an unknown block that nothing told has."""
+        return look.lacks is not None and self._lack((look.lacks,)) is not None
+
+    def _lack(self, blocks: Iterable[int]) -> int | None:
+        """An unknown block that nothing told has, so that nothing can take it away."""
+        return next((b for b in blocks if b not in self._declared and not self.known(b)), None)
 
     def resolved(self, form: Form) -> Form:
         """A form after all moves (substitutions of random blocks)."""
@@ -280,42 +332,53 @@ class Prover:
 
     # -- outputs, entry by entry -------------------------------------------------------------
 
-    def _unknown(self, form: Form) -> list[dict[Any, int]]:
-        """Entries of a form without their known part."""
-        return self._without_known(entries(self.algebra, form))
+    def _hidden(self, monomial: Any) -> bool:
+        return not all(self.known(b) for b, _ in monomial)
 
     def _without_known(self, rows: list[dict[Any, int]]) -> list[dict[Any, int]]:
-        return [
-            {m: c for m, c in row.items() if not all(self.known(b) for b, _ in m)} for row in rows
-        ]
+        return [{m: c for m, c in row.items() if self._hidden(m)} for row in rows]
 
-    def basis(self) -> dict[Any, tuple[int, Any, dict[Any, int]]]:
-        """Outputs in echelon form: by pivot, the output's number, itself and the combination."""
-        if self._basis is None:
-            self._basis = {}
-            for output in self._output_entries:
-                self._tell(output)
-            for number, (form, args) in enumerate(self.algebra.shortened):
-                if number in self._had or all(map(self.computable, args)):
-                    self._had.add(number)
-                    self._declared |= form.blocks
-                    with contextlib.suppress(NotExpressibleError):
-                        self._tell(entries(self.algebra, self.resolved(form)))
-        return self._basis
+    def _tell_all(self) -> None:
+        """Bring the basis up to date: what is told in echelon form, and was not known before.
+
+        By pivot it has the row's number, the pivot and the combination, in which there may be known
+        monomials. A told form is not written anew after later moves: in the old coordinates it is
+        as true.
+        """
+        if not self._behind:
+            return
+        self._behind = False
+        while self._output_entries:
+            self._tell(self._output_entries.pop(0))
+        for block in list(self._pivots):
+            self.known(block)
+        while self._news:
+            some = self._pivots.pop(self._news.pop(), ())
+            known = [m for m in some if m in self._basis and not self._hidden(m)]
+            self._tell([self._basis.pop(m)[2] for m in known if m in self._basis])
+        for number, (form, args) in list(self._untold.items()):
+            if all(map(self.computable, args)):
+                del self._untold[number]
+                self._had.add(number)
+                self._declared |= form.blocks
+                with contextlib.suppress(NotExpressibleError):
+                    self._tell(entries(self.algebra, self.resolved(form)))
 
     def _tell(self, rows: list[dict[Any, int]]) -> None:
         """Add rows that the coalition has to the basis."""
-        assert self._basis is not None
         for row in self._without_known(rows):
-            left = self._reduced(row)
+            (left,) = self._without_known([self._reduced(row)])
             if left:
                 pivot = next(iter(left))
                 inverse = pow(left[pivot], -1, self.algebra.p)
                 scaled = {m: c * inverse % self.algebra.p for m, c in left.items()}
-                self._basis[pivot] = (len(self._basis), pivot, scaled)
+                self._basis[pivot] = (next(self._numbers), pivot, scaled)
+                self._declared.update(b for m in scaled for b, _ in m)
+                for block in {b for b, _ in pivot}:
+                    self._pivots.setdefault(block, []).append(pivot)
 
     def _reduced(self, row: dict[Any, int]) -> dict[Any, int]:
-        p, basis, row = self.algebra.p, self._basis or {}, dict(row)
+        p, basis, row = self.algebra.p, self._basis, dict(row)
         todo = [basis[m] for m in row if m in basis]
         heapq.heapify(todo)
         while todo:  # in the order in which they were found: each names none of the earlier pivots
@@ -328,17 +391,25 @@ class Prover:
                 if not value:
                     row.pop(m, None)
                     continue
-                if m not in row and m in basis:
+                if m not in row and m in basis and self._hidden(m):
                     heapq.heappush(todo, basis[m])
                 row[m] = value
         return row
 
-    def beyond(self, form: Form) -> bool:
+    def _beyond(self, look: _Look) -> bool:
         """Whether a form reveals more than known blocks and outputs."""
-        if any(b not in self._declared and not self.known(b) for b in form.linear):
-            return True  # no output has this block in it, so nothing can take it away
-        self.basis()
-        return any(self._reduced(row) for row in self._unknown(form))
+        look.lacks = self._lack(look.form.linear)
+        if look.lacks is not None:
+            return True
+        self._tell_all()
+        rows = entries(self.algebra, look.form) if look.rows is None else look.rows
+        rows, look.rows = self._without_known(rows), None
+        for row in rows:
+            look.lacks = self._lack({b for m in row for b, _ in m})
+            if look.lacks is not None:
+                return True
+        look.rows = rows
+        return any(any(map(self._hidden, self._reduced(row))) for row in rows)
 
     # -- dependence --------------------------------------------------------------------------
 
@@ -456,7 +527,7 @@ class Prover:
             self._keys()
             if len(self.steps) == before:
                 self._streams()
-            if len(self.steps) == before:
+            if len(self.steps) == before and not self._computes_more():
                 if not refined and self._refine():
                     refined = True
                     continue
@@ -468,17 +539,25 @@ class Prover:
 
     def _drop(self) -> None:
         """Drop rows that can be simulated."""
-        self._no.clear()
-        self._basis = None
         while True:
-            known = len(self._yes), len(self._had)
-            for number, row in list(self.rows.items()):
-                if self.computable(row.form):
-                    del self.rows[number]
-            if (len(self._yes), len(self._had)) == known:
-                return
+            before = len(self._yes), len(self._had), len(self._basis)
             self._no.clear()
-            self._basis = None
+            self._behind = True
+            for number, row in list(self.rows.items()):
+                with contextlib.suppress(NotExpressibleError):
+                    row.look = row.look or _Look(row.form, self.resolved(row.form))
+                    if self._computes(row.look):
+                        del self.rows[number]
+            if (len(self._yes), len(self._had), len(self._basis)) == before:
+                return
+
+    def _computes_more(self) -> bool:
+        """Whether the coalition computes more of what has names than rows asked for."""
+        before = len(self._had)
+        self._no.clear()
+        self._behind = True
+        self._tell_all()
+        return len(self._had) > before
 
     def _release(self) -> None:
         """Give and count the releases that rows contain."""
@@ -501,25 +580,22 @@ class Prover:
     def _free(self, number: int) -> bool:
         """Whether a block is a random value that may still be moved."""
         block = self.algebra.blocks[number]
-        if number in self.subst or self.known(number):
-            return False
         if block.kind == "prf":
-            return self._random(block) and block.node is not None and block.node.kind == "field"
-        return block.kind == "uniform"
+            drawn = self._random(block) and block.node is not None and block.node.kind == "field"
+        else:
+            drawn = block.kind == "uniform"
+        return drawn and number not in self.subst and not self.known(number)
 
-    def _candidates(self, row: _Row) -> list[int]:
-        """Random blocks for which a row can be solved."""
+    def _candidates(self, row: _Row, where: Mapping[int, int]) -> Iterable[int]:
+        """Random blocks for which a row can be solved, those of the fewest rows first."""
         chained = {b for chain in row.form.products for b, _ in chain}
-        found = []
-        for block, (view, _) in row.form.linear.items():
+        for block in sorted(row.form.linear, key=lambda b: (where.get(b, 0), b)):
             if block in chained or not self._free(block):
                 continue
-            if self.algebra.views.pivots(view) is None:
+            if self.algebra.views.pivots(row.form.linear[block][0]) is None:
                 continue
-            if self.depends(row.blocks - {block}, {block}):
-                continue
-            found.append(block)
-        return found
+            if not self.depends(row.blocks - {block}, {block}):
+                yield block
 
     def _tapes(self) -> bool:
         """Make one pass of moves over the rows; return whether any was made."""
@@ -531,8 +607,7 @@ class Prover:
         where = {block: len(some) for block, some in self._naming.items()}
         for number in list(self.rows):
             row = self.rows[number]
-            found = self._candidates(row)
-            for block in sorted(found, key=lambda b: (where.get(b, 0), b)):
+            for block in self._candidates(row, where):
                 if (number, block) in self._failed:
                     continue
                 if self._move(number, block):

@@ -620,6 +620,18 @@ class Trace:
             text.update(hashlib.sha256(item.encode()).digest())
         return text.hexdigest()
 
+    def forget(self) -> None:
+        """Free the values of the run; steps, messages and outputs stay, and can be read."""
+        for node in self.nodes:
+            node.value = None
+        self.messages = [
+            dataclasses.replace(m, parts=tuple(Part(p.node, None, p.holder) for p in m.parts))
+            for m in self.messages
+        ]
+        self.outputs = [dataclasses.replace(one, value=None) for one in self.outputs]
+        for kept in (self.left, self.models, self.checkpointed, self.arriving, self.inputs):
+            kept.clear()  # type: ignore[attr-defined]
+
     def differs(self, other: Trace) -> str:
         """First step, message or output in which another trace differs; "" if none."""
         for one, two in itertools.zip_longest(self.items(), other.items()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from securevfl.privacy.claims import COUNTS, SUMS, Claim, Guarantee
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.testing.runs import tiny_data
 from securevfl.verified import SERVER, World, decide
+from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced
 from securevfl.verified.verdicts import Verdict
 
@@ -129,6 +131,22 @@ def test_the_claims_of_a_card_are_judged_by_proofs(install):
     }
     assert "given sum 1" in report.claims[0].words
     assert all(one.evidence for one in report.claims)
+
+
+def test_a_schedule_is_traced_no_third_time(monkeypatch):
+    """Outputs are read from the trace that was proved; it was traced once more."""
+    ran, run, made = collections.Counter(), Traced.run, []
+
+    def noted(self, *args, inputs=0, **named):
+        ran[inputs] += 1
+        return run(self, *args, inputs=inputs, **named)
+
+    monkeypatch.setattr(Traced, "run", noted)
+    monkeypatch.setattr(proofs, "_confirm", made.append)
+    securevfl.verify("flexvfl", securevfl.load_dataset("breast-cancer", parties=2))
+    (proof,) = made
+    assert (ran[1], len(proof.ended)) == (len(proof.traces), 0)
+    assert ran[0] == len(proof.traces) + 4  # four look for assets in inputs
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +290,8 @@ class Proof:
         Verdicts on all coalitions by hash of the trace.
     verdicts : tuple of Verdict
         Weakest verdict of all schedules on each coalition.
+    worlds : mapping of str to World
+        Traces by their hash, without values of the run.
     """
 
     traced: Traced
@@ -297,6 +299,7 @@ class Proof:
     ended: Mapping[str, str]
     found: Mapping[str, tuple[Verdict, ...]]
     verdicts: tuple[Verdict, ...]
+    worlds: Mapping[str, World] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def first(self) -> tuple[Verdict, ...]:
@@ -366,6 +369,7 @@ def prove_protocol(
     """
     traces: dict[str, str] = {}
     ended: dict[str, str] = {}
+    worlds: dict[str, World] = {}
     found: dict[str, tuple[Verdict, ...]] = {} if kept is None else kept.read()
     ran: set[tuple[str, ...]] = set()
     problems = traced.problems()
@@ -403,12 +407,14 @@ def prove_protocol(
                 if kept is not None and not world.faults:
                     kept.add(digest, decided)
             traces[name] = digest
+            world.forget()
+            worlds.setdefault(digest, world)
     verdicts = tuple(
         _weakest(traces, [found[digest][k] for digest in traces.values()])
         for k in range(len(world.coalitions))
     )
     found = {digest: found[digest] for digest in traces.values()}
-    proof = Proof(traced, traces, ended, found, verdicts)
+    proof = Proof(traced, traces, ended, found, verdicts, worlds)
     for further, schedule in _further(traced):
         where = schedule.name if further is traced else f"in {further.options['rounds']} rounds"
         progress(f"{_share(len(schedules), schedules)}: a trace, {where}")
