@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -90,3 +92,19 @@ def test_a_trace_without_values_tells_the_same():
     world.forget()
     assert {node.value for node in world.nodes} == {None}
     assert (world.digest(), [one.name for one in world.outputs_of({SERVER})]) == (digest, told)
+
+
+ARRAYS = """
+import sys
+from securevfl.verified.traced.proofs import small_data
+small_data(2, 4)
+print("pandas" in sys.modules)
+"""
+
+
+def test_data_of_a_trace_need_no_pandas():
+    """It was imported to see that arrays are no frames, in each of two processes."""
+    done = subprocess.run(
+        [sys.executable, "-c", ARRAYS], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, Unpack
@@ -304,8 +305,9 @@ def _real_array(values: object, what: str) -> np.ndarray:
 
 def _names_of(features: object) -> list[str] | None:
     """Names of the columns where all features are data frames, else None."""
-    import pandas as pd
-
+    pd = sys.modules.get("pandas")  # without it nothing is a frame, and it takes half a second
+    if pd is None:
+        return None
     parts = features if isinstance(features, (list, tuple)) else [features]
     frames = [part for part in parts if isinstance(part, pd.DataFrame)]
     if not frames or len(frames) < len(parts):
