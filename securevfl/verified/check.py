@@ -71,16 +71,22 @@ class Entries:
     world : Trace
         The traced run.
     nodes : iterable of Node, optional
-        Nodes to read, with those that they depend on, not abbreviated; all if not given.
+        Nodes to read, not abbreviated; all if not given. What they depend on is read and dropped.
     """
 
     def __init__(self, world: Trace, nodes: Iterable[Node] | None = None) -> None:
         self.world, self.p = world, world.field.modulus
         self.rounded: dict[int, int] | None = None  # see `verdicts.rounded_anew`
         self._long: Entries | None = None
-        some = world.nodes if nodes is None else _behind(nodes)
+        asked = None if nodes is None else {node.number: node for node in nodes}
+        some = world.nodes if asked is None else _behind(asked.values())
+        self._last: dict[int, int] = {}  # by node that is dropped, the last that is made of it
+        for node in some if asked else ():
+            self._last.update((arg.number, node.number) for arg in node.args)
+        for number in asked or ():
+            self._last.pop(number, None)
         try:
-            self._all(some, None if nodes is None else False)
+            self._all(some, None if asked is None else False)
         except _LongError:
             self._all(some, True)
 
@@ -101,6 +107,9 @@ class Entries:
         self._sums: dict[int, Poly] = {}  # of these, sums of others
         for node in nodes:
             self._of[node.number] = self._read(node)
+            for arg in node.args:
+                if self._last.get(arg.number) == node.number:
+                    self._of.pop(arg.number, None)
 
     @property
     def told(self) -> Entries:

@@ -467,6 +467,7 @@ class Owners:
     ) -> None:
         self._entries = entries
         self._found: dict[int, frozenset[int]] = {}
+        self._of: dict[tuple[int, ...], frozenset[int]] = {}
         given = Given(entries, coalition, outputs)
         for atom in entries.atoms:  # in the order of the trace: what goes in comes first
             own: set[int] = set()
@@ -480,12 +481,12 @@ class Owners:
                     own |= more
             self._found[atom.base] = frozenset(own)
 
-    def of(self, monomial: Iterable[int]) -> frozenset[int]:
-        """Parties whose inputs occur in a monomial."""
-        found: frozenset[int] = frozenset()
-        for symbol in monomial:
-            found |= self._found[self._entries.atom(symbol).base]
-        return found
+    def of(self, monomial: tuple[int, ...]) -> frozenset[int]:
+        """Parties whose inputs occur in a monomial; cached."""
+        if monomial not in self._of:
+            atoms = map(self._entries.atom, monomial)
+            self._of[monomial] = frozenset().union(*(self._found[atom.base] for atom in atoms))
+        return self._of[monomial]
 
 
 def _never_alone(
