@@ -630,7 +630,7 @@ class Trace:
         ]
         self.outputs = [dataclasses.replace(one, value=None) for one in self.outputs]
         for kept in (self.left, self.models, self.checkpointed, self.arriving, self.inputs):
-            kept.clear()  # type: ignore[attr-defined]
+            kept.clear()
 
     def differs(self, other: Trace) -> str:
         """First step, message or output in which another trace differs; "" if none."""
