@@ -1,6 +1,6 @@
 import pytest
 
-from tests.runs.engines.forked import forks
+from tests.runs.engines.forked import forks, start_forked
 
 # Each party takes a process and ends it. Processes that are started before they are asked for would
 # cost more than they save. Ray would also make them nicer by 15: on a busy machine they then hardly
@@ -14,21 +14,23 @@ RAY_SETTINGS = {
 
 
 @pytest.fixture(scope="package")
-def cluster(tmp_path_factory):
+def starter(tmp_path_factory):
+    """What a cluster starts for a worker."""
+    with forks(tmp_path_factory.mktemp("forks")) as path:
+        yield path
+
+
+@pytest.fixture(scope="package")
+def cluster(starter):
     """A Ray cluster of this machine, for the tests of a folder."""
     import ray
-    from ray._private.parameter import RayParams
 
     from securevfl.engine.cluster.ray_connection import connect
 
-    given = RayParams.update_if_absent
-
-    with forks(tmp_path_factory.mktemp("forks")) as starter, pytest.MonkeyPatch.context() as patch:
+    start_forked(starter)
+    with pytest.MonkeyPatch.context() as patch:
         for name, value in RAY_SETTINGS.items():
             patch.setenv(name, value)
-        more = {"setup_worker_path": str(starter)}
-        patch.setattr(RayParams, "update_if_absent", lambda self, **own: given(self, **own | more))
         connect(None)
-        patch.undo()
-        yield
-        ray.shutdown()
+    yield
+    ray.shutdown()

@@ -3,12 +3,13 @@
 Ray starts Python twice for each worker, and a party of ours imports torch: four seconds of a
 processor for each of fifty processes. Here Ray starts `STARTER` instead, which asks this module's
 process for a fork and lives as long as that. The fork runs Ray's own worker, with the arguments,
-environment, folder and files of the starter; it ends when the starter is killed.
+environment, folder, files and network of the starter; it ends when the starter is killed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib.abc
 import importlib.machinery
@@ -33,7 +34,8 @@ import json, os, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
     link.connect(os.environ["SECUREVFL_TEST_FORKS"])
     told = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode()
-    socket.send_fds(link, [told], [0, 1, 2])
+    network = os.open("/proc/self/ns/net", os.O_RDONLY)
+    socket.send_fds(link, [told], [0, 1, 2, network])
     link.recv(1)
 """
 NEEDED = (  # and not Ray, which reads its environment when it is imported
@@ -84,7 +86,7 @@ def serve(place: str) -> None:
         os.write(1, b"ready\n")
         while sys.stdin not in select.select([sys.stdin, door], [], [])[0]:
             link = door.accept()[0]
-            told, files, *_ = socket.recv_fds(link, 1 << 20, 3)
+            told, files, *_ = socket.recv_fds(link, 1 << 20, 4)
             if os.fork() == 0:
                 door.close()
                 work(link, told, files)
@@ -95,9 +97,11 @@ def serve(place: str) -> None:
 def work(link: socket.socket, told: bytes, files: list[int]) -> None:
     """Be the worker that Ray would have started."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for standard, file in enumerate(files):
-        os.dup2(file, standard)
-        os.close(file)
+    *standard, network = files
+    for number, file in enumerate(standard):
+        os.dup2(file, number)
+    if not os.path.sameopenfile(network, os.open("/proc/self/ns/net", os.O_RDONLY)):
+        assert ctypes.CDLL(None).setns(network, 0) == 0
     words, environment, folder = json.loads(told)
     os.environ.clear()
     os.environ.update(environment)
@@ -110,7 +114,7 @@ def work(link: socket.socket, told: bytes, files: list[int]) -> None:
 
 
 @contextlib.contextmanager
-def forks(folder: Path) -> Iterator[Path]:
+def forks(folder: Path) -> Iterator[str]:
     """Path of what Ray is to start for a worker, while a process forks them."""
     place, starter = folder / "forks", folder / "starter.py"
     starter.write_text(STARTER)
@@ -121,8 +125,17 @@ def forks(folder: Path) -> Iterator[Path]:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         os.environ[PLACE] = str(place)
-        yield starter
+        yield str(starter)
         del os.environ[PLACE]
+
+
+def start_forked(starter: str) -> None:
+    """Have the clusters that this process starts begin their workers so."""
+    params = import_module("ray._private.parameter").RayParams
+    given = params.update_if_absent
+    params.update_if_absent = lambda self, **own: given(
+        self, **own | {"setup_worker_path": starter}
+    )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from tests.runs.engines.conftest import RAY_SETTINGS
 
 pytest.importorskip("ray")
 
+ROOT = Path(__file__).parents[3]
 ONE, TWO = (f"svfl-{os.getpid()}-{which}" for which in "ab")  # each test process has its own
 SPACES = {ONE: "10.77.0.1", TWO: "10.77.0.2"}
 HEAD = "10.77.0.1:6399"
@@ -76,8 +77,8 @@ def certificate(name, key, issuer, signer, addresses=()):
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    """The environment of all nodes: certificates of one authority, and a token."""
+def settings(tmp_path_factory, starter):
+    """The environment of all nodes: certificates of one authority, a token, where forks are."""
     folder = tmp_path_factory.mktemp("tls")
     names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, n)]) for n in ("ca", "node")]
     ca, node = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
@@ -106,18 +107,30 @@ def settings(tmp_path_factory):
 def within(space, settings, *command, seconds=150):
     return subprocess.run(
         ["ip", "netns", "exec", space, *command],
-        env=settings, capture_output=True, text=True, timeout=seconds, check=False,
+        env=settings, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False,
     )  # fmt: skip
 
 
+RAY = """
+import sys
+
+from ray.scripts.scripts import main
+from tests.runs.engines.forked import start_forked
+
+start_forked(sys.argv.pop(1))
+main()
+"""
+
+
 @pytest.fixture(scope="module")
-def nodes(spaces, settings, tmp_path_factory):
+def nodes(spaces, settings, tmp_path_factory, starter):
     place = tmp_path_factory.mktemp("r")
+    ray = (sys.executable, "-c", RAY, starter)
     started = [
-        within(ONE, settings, "ray", "start", "--head", "--node-ip-address", SPACES[ONE],
+        within(ONE, settings, *ray, "start", "--head", "--node-ip-address", SPACES[ONE],
                "--port", "6399", "--num-cpus", "2", "--include-dashboard", "false", *NO_LOGS,
                "--no-monitor", "--resources", '{"node-a": 1}', "--temp-dir", str(place)),
-        within(TWO, settings, "ray", "start", "--address", HEAD, "--node-ip-address",
+        within(TWO, settings, *ray, "start", "--address", HEAD, "--node-ip-address",
                SPACES[TWO], "--num-cpus", "2", *NO_LOGS, "--resources", '{"node-b": 1}'),
     ]  # fmt: skip
     try:
