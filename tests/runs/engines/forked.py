@@ -115,7 +115,10 @@ def work(link: socket.socket, told: bytes, files: list[int]) -> None:
 
 @contextlib.contextmanager
 def forks(folder: Path) -> Iterator[str]:
-    """Path of what Ray is to start for a worker, while a process forks them."""
+    """Path of what Ray is to start for a worker, while a process forks them; "" but on Linux."""
+    if sys.platform != "linux":
+        yield ""
+        return
     place, starter = folder / "forks", folder / "starter.py"
     starter.write_text(STARTER)
     with subprocess.Popen(
@@ -130,9 +133,14 @@ def forks(folder: Path) -> Iterator[str]:
 
 
 def start_forked(starter: str) -> None:
-    """Have the clusters that this process starts begin their workers so."""
+    """Have the clusters that this process starts begin their workers so.
+
+    Where there is no `starter`, or Ray has no such place for it, workers start in Ray's own way.
+    """
     params = import_module("ray._private.parameter").RayParams
-    given = params.update_if_absent
+    given = getattr(params, "update_if_absent", None)
+    if not starter or given is None:
+        return
     params.update_if_absent = lambda self, **own: given(
         self, **own | {"setup_worker_path": starter}
     )
