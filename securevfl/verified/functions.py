@@ -233,7 +233,7 @@ def copied(model: Any) -> Any:
 
 def _copied(value: Any, made: dict[int, Any]) -> Any:
     """Deep copy of plain containers, and of objects that consist of a state only."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _SCALARS:
         return value
     known = made.get(id(value))
@@ -241,7 +241,7 @@ def _copied(value: Any, made: dict[int, Any]) -> Any:
         return known
     found: Any
     if kind in _DICTS:
-        found = kind(value.default_factory) if kind is defaultdict else kind()  # type: ignore[call-arg]
+        found = kind(value.default_factory) if kind is defaultdict else kind()
         made[id(value)] = found
         for key, one in value.items():  # most are scalars: no call for these
             at = key if type(key) in _SCALARS else _copied(key, made)
@@ -258,7 +258,7 @@ def _copied(value: Any, made: dict[int, Any]) -> Any:
         return _tensor(value, made)
     if isinstance(value, _ATOMS) or (kind is tuple and _SCALARS.issuperset(map(type, value))):
         return value
-    if hasattr(value, "state_dict") and not _copies_itself(kind):  # type: ignore[arg-type]
+    if hasattr(value, "state_dict") and not _copies_itself(kind):
         make, args, state, *items = value.__reduce_ex__(4)
         if args == (kind,) and type(state) is dict and items == [None] * len(items):
             made[id(value)] = found = make(kind)
