@@ -341,7 +341,8 @@ class Participant(Sealing, Party):
         """
         made = None if self.world is None else self.world.inputs.get((self.index, "streams"))
         if made is not None and made._value.of(self.engine.secrets):
-            return received(made, self.index)
+            kept: Model = received(made, self.index)
+            return kept
         return self.own_model("streams", Streams(self.engine.secrets, self.index))
 
     def secret_stream(self, name: str, *keys: int) -> NoReturn:
