@@ -307,7 +307,7 @@ class Party:
         self.engine.safe_point(self)
 
     def write_ahead(self) -> None:
-        """Store the attributes declared with `ahead=True` now, so that a crash cannot undo them.
+        """Store the attributes declared with `ahead=True` on disk before anything more is sent.
 
         Call it before sending a message that the party must remember after a crash. It is no safe
         point: the rest of the stored state stays that of the last one.

@@ -59,6 +59,7 @@ class SlotFile:
         self._next = 0
         self._mark = -1
         self._unsynced: set[int] = set()  # places
+        self._lost: OSError | None = None  # by a sync
 
     def open(self) -> None:
         """Read the heads of the file as it is now; what it holds is on disk on return.
@@ -85,6 +86,9 @@ class SlotFile:
         newest = sorted((head.number, place) for place, head in self._heads.items())
         self._used = {self._heads[place].round: place for _, place in newest if place not in _AHEAD}
         self._next = 1 + max([self._mark, *(number for number, _ in newest)])
+        for place in _AHEAD:  # what a crash left half written is next to be overwritten
+            if place in self._heads and self._body(place) is None:
+                del self._heads[place]
 
     def __del__(self) -> None:
         self.close()
@@ -94,7 +98,7 @@ class SlotFile:
         if self._file is not None:
             self._file.close()
         self._file, self._heads, self._used = None, {}, {}
-        self._next, self._mark, self._unsynced = 0, -1, set()
+        self._next, self._mark, self._unsynced, self._lost = 0, -1, set(), None
 
     def remove(self) -> None:
         """Delete the file."""
@@ -115,9 +119,17 @@ class SlotFile:
         return sorted(self._used)
 
     def read(self, round: int) -> bytes | None:
-        """Record of a round; None if there is none, or it is damaged."""
-        place = self._used.get(round)
-        return None if place is None else self._body(place)
+        """Newest whole record of a round; None if there is none.
+
+        A party that came back writes the round again: a crash then leaves the one before.
+        """
+        here = [n for n, head in self._heads.items() if n not in _AHEAD and head.round == round]
+        for place in sorted(here, key=lambda n: -self._heads[n].number):
+            body = self._body(place) if round in self._used else None
+            if body is not None:
+                self._used[round] = place
+                return body
+        return None
 
     def put(self, round: int, body: bytes) -> None:
         """Write the record of a round into a free place."""
@@ -169,10 +181,20 @@ class SlotFile:
         self._write((new or old)[0], round, body)
 
     def sync(self) -> None:
-        """Have all that was written on disk on return."""
+        """Have all that was written on disk on return.
+
+        OSError if that fails, then and each time after: the system may have dropped what it could
+        not write, and report success to a second sync.
+        """
+        if self._lost is not None:
+            raise self._lost
         if self._file is None or not self._unsynced:
             return
-        _sync(self._file.fileno())
+        try:
+            _sync(self._file.fileno())
+        except OSError as error:
+            self._lost = error
+            raise
         ahead = [self._heads[p].number for p in self._unsynced if p in _AHEAD and p in self._heads]
         self._unsynced.clear()
         if ahead:  # it may come to the disk with what is written next
@@ -192,6 +214,7 @@ class SlotFile:
             self._grow(needed)
         head = _Head(self._next, round, len(body), hashlib.sha256(body).digest())
         self._unsynced.add(place)
+        self._heads.pop(place, None)  # gone, also if the disk is full
         self._put_at(self._start(place), _checksummed(_HEAD.pack(*head)))
         self._put_at(self._start(place) + _HEAD.size + _CHECK, body)
         self._heads[place] = head

@@ -131,3 +131,81 @@ def test_what_is_erased_or_written_again_does_not_come_back(disk):
         file.put(3, state)
         file.sync()
     assert bodies(reopened(disk.path, disk.synced)) == {3: b"third"}
+
+
+def torn(content, body):
+    """The content with the second half of a record's body not written."""
+    assert content.count(body) == 1
+    half = len(body) // 2
+    return content.replace(body, body[:half] + bytes(len(body) - half))
+
+
+def test_a_second_crash_spares_what_the_first_left_written_ahead(disk):
+    """The place that is torn is overwritten next, and not the one that is whole."""
+    file = SlotFile(disk.path)
+    file.put_ahead(1, b"released")
+    file.sync()
+    unmarked = disk.synced  # the mark of the first is not on disk
+    file.put_ahead(2, b"not told yet")
+    found = reopened(disk.path, torn(disk.path.read_bytes(), b"not told yet"))
+    assert unmarked[:8192] != disk.path.read_bytes()[:8192]
+    found.put_ahead(2, b"not told again")
+    crashed = unmarked[:8192] + torn(found.path.read_bytes(), b"not told again")[8192:]
+    assert reopened(disk.path, crashed).ahead == b"released"
+
+
+def test_a_crash_while_a_round_is_written_again_leaves_the_one_before(disk):
+    """A party that came back from a round writes it anew at its first safe point."""
+    file = SlotFile(disk.path)
+    file.put(0, b"state")
+    file.sync()
+    content = disk.path.read_bytes()
+    for again in (b"written again", b"and once more"):
+        found = reopened(disk.path, content)
+        assert found.read(0) == b"state"
+        found.put(0, again)
+        content = torn(found.path.read_bytes(), again)
+    assert bodies(reopened(disk.path, content)) == {0: b"state"}
+
+
+def test_a_record_that_could_not_be_written_is_not_missed(disk, monkeypatch):
+    """On a full disk: the one before is needed, and is still there."""
+    file = SlotFile(disk.path)
+    for state in (b"first", b"second"):
+        file.put_ahead(1, state)
+        file.sync()
+    file.put_ahead(2, b"third")
+    put_at = SlotFile._put_at
+
+    def full(self, at, content):
+        put_at(self, at, content[:3])
+        if content == b"fourth":
+            raise OSError(28, "No space left on device")
+        put_at(self, at, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SlotFile, "_put_at", full)
+        with pytest.raises(OSError, match="No space"):
+            file.put_ahead(2, b"fourth")
+    file.sync()
+    assert reopened(disk.path, disk.path.read_bytes()).ahead == b"second"
+
+
+def test_after_a_sync_that_failed_none_succeeds(disk, monkeypatch):
+    """A second fdatasync says that all is well, though the pages of the first are lost."""
+    file = SlotFile(disk.path)
+    file.put(0, b"state")
+
+    def fails(descriptor):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slot_file, "_sync", fails)
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync()
+    for step in (file.sync, lambda: file.put(1, b"next")):
+        with pytest.raises(OSError, match="Input/output"):
+            step()
+    file.open()
+    file.put(1, b"next")
+    file.sync()
