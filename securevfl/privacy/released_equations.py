@@ -257,9 +257,9 @@ class Odometer:
 
 
 def refuse_width(who: str, unknowns: int, width: int, share: float) -> None:
-    """Raise ConfigurationError if a single sum exceeds the budget, `share` times `unknowns`.
+    """Raise ConfigurationError unless a sum is below the budget, `share` times `unknowns`.
 
-    A sum gives `width` equations. The message names both numbers and the remedies.
+    It gives `width` equations. The message names both numbers and the remedies.
     """
     if visits_allowed(unknowns, width, share):
         return

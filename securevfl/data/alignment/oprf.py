@@ -239,8 +239,8 @@ def hash_ids(identifiers: Sequence[str], session: bytes, progress: Progress) -> 
 
     Texts that differ only in Unicode normalisation (NFC) are one identifier. Words 0 and 1 give
     H(x), word 2 gives the first unknown of its equation, words 3 and 4 its coefficients (a band of
-    128 bits); the others are unused. `session` is a key of at most 64 bytes. `progress` is called
-    with the number of identifiers hashed since.
+    128 bits); all eight are hashed into its value. `session` is a key of at most 64 bytes.
+    `progress` is called with the number of identifiers hashed since.
     """
     found = np.empty((len(identifiers), 8), np.uint64)
     for at in _slices(len(identifiers), progress):

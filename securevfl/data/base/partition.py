@@ -25,8 +25,8 @@ def divide_columns(
 ) -> tuple[Positions, str]:
     """Positions of each party's columns, by names or evenly in order; and a sentence for reports.
 
-    The number of parties is `parties`, that of `owners`, or 8; owners together name every column
-    once. DataError if both are given and differ, a party would own no column, a name
+    The number of parties is `parties`, that of `owners`, or at most 8; owners together name every
+    column once. DataError if both are given and differ, a party would own no column, a name
     is unknown, or a column has no owner or two.
     """
     if owners is not None:
