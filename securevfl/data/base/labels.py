@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
@@ -41,7 +42,7 @@ LEAST_ROWS_PER_CLASS = 5
 #: More distinct texts than this, and than one in so many rows, are refused as classes.
 MOST_TEXT_CLASSES = 50
 MOST_TEXT_CLASSES_PER_ROW = 1 / 5
-_LARGEST_TARGET = 2.0**60
+_LEAST_SPREAD = 2.0**-60  # of targets: squares of errors are float32
 _LOST_OF_SPREAD = 2.0**-10  # of a target's deviation, by rounding to float32
 
 
@@ -262,14 +263,16 @@ def _targets(train: RawLabels, test: RawLabels) -> tuple[NDArray[np.float32], ND
             f"{_name(train.values[0])}; a regression needs at least two values."
         )
     largest = max(np.abs(train.values).max(), np.abs(test.values).max())
-    if largest > _LARGEST_TARGET:
+    rows = max(len(train), len(test))
+    most = math.sqrt(float(np.finfo(np.float32).max) / rows) / 2  # an error may be twice a target
+    if largest > most:
         raise DataError(
-            f"label column {train.name!r}: {largest:g} exceeds {_LARGEST_TARGET:.2g}, up to which "
-            "squares of errors are float32; rescale the target."
+            f"label column {train.name!r}: {largest:g} exceeds {most:.2g}, up to which the sum of "
+            f"{rows} squared errors is a float32; rescale the target."
         )
     kept, spread = train.values.astype(np.float32), float(train.values.std())
     lost = float(np.abs(kept - train.values).max())
-    if spread < 1 / _LARGEST_TARGET or lost > _LOST_OF_SPREAD * spread:
+    if spread < _LEAST_SPREAD or lost > _LOST_OF_SPREAD * spread:
         raise DataError(
             f"label column {train.name!r}: targets near {float(train.values[0]):g} of standard "
             f"deviation {spread:.3g} lose up to {lost:.3g} as float32; subtract a constant, such "

@@ -349,7 +349,8 @@ def test_a_group_is_never_on_both_sides():
 @pytest.mark.parametrize(
     ("factor", "shift", "words"),
     [
-        (1e20, 0.0, "squares of errors are float32; rescale"),
+        (1e20, 0.0, "squared errors is a float32; rescale"),
+        (2.5e18, 0.0, "exceeds 2.4e.18, up to which the sum of 15 squared errors"),
         (1e-20, 0.0, "rescale the target"),
         (10.0, 1.7e9, "lose up to 10 as float32; subtract a constant"),
     ],
