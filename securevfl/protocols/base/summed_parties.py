@@ -51,11 +51,10 @@ def embedding(
     limit: int,
     refusal: str,
 ) -> np.ndarray:
-    """Quantised embedding of the rows `samples`, field elements, (rows, h).
+    """Quantised embedding of the rows `samples` (-1: of zeros), field elements, (rows, h).
 
-    Features of a row -1 are zeros. RangeError with the text `refusal` if a magnitude exceeds
-    `limit`, because a sum could then overflow. The error reveals one bit about the client's data,
-    as the method's card states.
+    RangeError with the text `refusal` if a magnitude exceeds `limit`, because a sum could then
+    overflow. The error reveals one bit about the client's data, as the method's card states.
     """
     x = point.quantize(network.forward(rows_of(features, samples)))
     largest = int(np.abs(point.field.signed(x)).max(initial=0))
