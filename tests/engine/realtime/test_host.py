@@ -221,7 +221,7 @@ def test_a_disk_that_cannot_sync_ends_its_party():
 
     carrier = Carrier(make("split", rounds=3).parties(), keep=lambda *_: None, sync=sync)
     with one_thread(), pytest.raises(AssertionError):
-        asyncio.run(carrier.run(1.0))
+        asyncio.run(carrier.run())
     assert carrier.hosts[SERVER].status.failed.startswith("the server: OSError: it is gone")
 
 
