@@ -415,8 +415,6 @@ FAULTS = {
     "ownership": [variant(parties=curious), variant(parties=leaked_labels)],
     "card": [
         variant(claims=property(lambda self: ())),
-        variant(claims=claim("server", "everything", "none", "why")),
-        variant(claims=claim("server", "model", "certain", "why")),
         variant(claims=claim("server", "model", "none", " ")),
         variant(name="Not A Name"),
         variant(__doc__=""),

@@ -152,7 +152,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_its_party(error, told):
 
     carrier = Carrier(make("split", rounds=3).parties(), keep=keep)
     with one_thread(), pytest.raises(AssertionError, match="missing: party 1"):
-        asyncio.run(carrier.run(1.0))
+        asyncio.run(carrier.run())
     status = carrier.hosts[1].status
     assert status.done
     assert status.failed.startswith(told)
@@ -351,6 +351,6 @@ def test_the_own_engine_of_an_honest_party_refuses_to_send_it():
     parties[3].__class__ = Deviating
     carrier = Carrier(parties, rules=rules_of(made))
     with one_thread(), pytest.raises(AssertionError, match="missing: party 3"):
-        asyncio.run(carrier.run(until=1.0))
+        asyncio.run(carrier.run())
     said = carrier.hosts[3].status.failed
     assert said.startswith("party 3: split: party 3 sends 'round' to party 0")
