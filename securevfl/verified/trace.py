@@ -331,10 +331,10 @@ class Trace:
         return node.number < len(self.nodes) and self.nodes[node.number] is node
 
     def called(self, function: Callable[..., Any], values: Sequence[Any], /, **named: Any) -> _Made:
-        """Record a call of a function, and run it once on equal values.
+        """Record a call of a function, and run it; if the trace `repeats`, twice.
 
-        Declared outputs mostly have the values that parties had. If the trace `repeats`, the one
-        run is done twice.
+        Declared outputs mostly have the values that parties had: their results are taken. Parties
+        run each call, for a model or a number that was changed unseen gives another result.
         """
         given = [bare(value) for value in values]
         inputs = [
@@ -344,7 +344,8 @@ class Trace:
         call = Call(function, inputs, named)
         protected = [p for v, p in zip(values, given, strict=True) if isinstance(v, Protected)]
         key = (call.identity, *map(self._content, protected))
-        if key in self._ran:
+        ideal = any(isinstance(v, Protected) and v._home == IDEAL for v in values)
+        if ideal and key in self._ran:
             return _Made(self, call, self._ran[key][0])
         with self.watched(call.title):
             found = call.run(protected, looks=self.repeats)
@@ -629,7 +630,8 @@ class Trace:
             for m in self.messages
         ]
         self.outputs = [dataclasses.replace(one, value=None) for one in self.outputs]
-        for kept in (self.left, self.models, self.checkpointed, self.arriving, self.inputs):
+        run = (self.left, self.models, self.checkpointed, self.arriving, self.inputs)
+        for kept in (*run, self._ran, self._copies):
             kept.clear()
 
     def differs(self, other: Trace) -> str:

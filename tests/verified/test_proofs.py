@@ -460,6 +460,32 @@ def test_a_trace_that_runs_functions_once_is_compared_with_another_run(function,
         faithful(Entries(world))
 
 
+SCALE = 1
+
+
+def scaled(model, values):
+    return (values + model.weight) * SCALE * model.sign
+
+
+@pytest.mark.parametrize("what", ["weight", "sign", "SCALE", None])
+def test_what_changes_unseen_between_two_calls_of_a_party_is_found(monkeypatch, what):
+    """The second result was taken from the first call, so that nothing differed."""
+    with tracing(World(P31.modulus)) as world:
+        own = Signed(1)
+        model, x = world.input(0, "m", own, "model"), world.input(0, "x", np.ones(1), "real")
+        for number in (2, 1, 3):
+            model.call(scaled, x, shape=(1,), dtype=float)
+            if what == "SCALE":
+                monkeypatch.setattr(f"{__name__}.SCALE", number)
+            elif what is not None:
+                setattr(own, what, number)
+        monkeypatch.setattr(f"{__name__}.SCALE", 1)
+    found = unfaithful(Algebra(world))
+    assert found is None if what is None else "two values" in found
+    with pytest.raises(Refused) if what else contextlib.nullcontext():
+        faithful(Entries(world))
+
+
 def test_a_party_that_crashes_has_its_traced_values_again():
     with tracing(World(P31.modulus)) as world:
         party = Keeps(0)

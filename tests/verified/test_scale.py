@@ -92,6 +92,8 @@ def test_a_trace_without_values_tells_the_same():
     assert any(isinstance(node.value, np.ndarray) for node in world.nodes)
     world.forget()
     assert {node.value for node in world.nodes} == {None}
+    assert not world._ran
+    assert not world._copies
     assert (world.digest(), [one.name for one in world.outputs_of({SERVER})]) == (digest, told)
 
 
