@@ -153,7 +153,37 @@ def test_decoded_sums_grant_no_other_sum(name: str, named: bool) -> None:
     assert given == (SUMS, *["declared outputs (sum of columns)"] * named)
 
 
-def test_no_coalition_and_a_key_of_bytes_are_errors_that_say_so() -> None:
+@pytest.mark.parametrize(
+    ("schedule", "error", "word"),
+    [
+        (UNDISTURBED, FlowError("one key and label in two forms"), "NOT PROVED"),
+        (UNDISTURBED, ConfigurationError("too many rounds"), "PROVED"),
+        (down("the server is down", {SERVER: (1.75, 1.9)}), FlowError("two releases"), "PROVED"),
+    ],
+)
+def test_a_wrong_use_of_values_in_more_rounds_is_no_proof(
+    schedule: Any, error: Exception, word: str
+) -> None:
+    """As of a label that comes again for a shorter batch: the error was dropped, unsaid."""
+
+    class Longer:
+        def run(self, *_: Any, **__: Any) -> World:
+            raise error
+
+    own = [Verdict("PROVED", (SERVER,), ()) for _ in range(2)]
+    some: Any = SimpleNamespace(verdicts=own[:1], found={"trace": own[1:]})
+    proofs._look_further(Longer(), schedule, "in 9 rounds", some)  # type: ignore[arg-type]
+    assert [one.verdict for one in own] == [word] * 2
+    assert own[0].text == ("" if word == "PROVED" else f"in 9 rounds: {error}")
+
+
+def test_a_trace_of_no_coalition_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Provable, "coalitions", lambda _: ())
+    with pytest.raises(ConfigurationError, match=r"coalitions\(\) names none"):
+        Traced("split", {}, 2).run()
+
+
+def test_a_key_of_bytes_is_an_error_that_says_so() -> None:
     world = World(97)
     with pytest.raises(FlowError, match="made of bytes"):
         world.party(0).prf(Key(bytes(32), None, 0, None), "mask", 2)

@@ -448,33 +448,31 @@ def _look_further(traced: Traced, schedule: Schedule, where: str, proof: Proof) 
     """Take back verdicts that a further run refutes; a proof is of its own runs alone.
 
     One coalition of each kind is tried, with the largest number of clients, and all if it leaks. A
-    run that ends in an error tells nothing.
+    run that ends in an error tells nothing, but for a wrong use of values where no party is down.
     """
+    sure = sorted((v for v in proof.verdicts if v.sure), key=lambda v: -len(v.coalition))
     try:
         with one_thread():
             world = traced.run(schedule.conditions, faults=schedule.faults)
             judge = Judge(world, runs=2, checks=False)
-            kinds: dict[bool, list[Verdict]] = {True: [], False: []}
-            for verdict in sorted(proof.verdicts, key=lambda v: -len(v.coalition)):
-                if verdict.sure:
-                    kinds[-1 in verdict.coalition].append(verdict)
-            for some in kinds.values():
-                for verdict in some:
+            for server in (True, False):
+                for verdict in (v for v in sure if (-1 in v.coalition) is server):
                     found = judge.decide(verdict.coalition)
                     if found.sure:
                         break
-                    found.text = f"{where}: {found.text}"
-                    for one in (v for every in proof.found.values() for v in every):
-                        if one.coalition == verdict.coalition:
-                            _take_back(one, found.verdict, found.text)
-                    _take_back(verdict, found.verdict, found.text)
+                    _take_back(proof, verdict, found.verdict, f"{where}: {found.text}")
+    except FlowError as error:
+        for verdict in sure if schedule is UNDISTURBED else ():
+            _take_back(proof, verdict, OPEN, f"{where}: {error}")
     except (SecureVFLError, AttributeError, LookupError, TypeError, ValueError):
         return
 
 
-def _take_back(verdict: Verdict, word: str, text: str) -> None:
-    verdict.verdict, verdict.text = word, text
-    verdict.steps, verdict.clear = (), ()
+def _take_back(proof: Proof, verdict: Verdict, word: str, text: str) -> None:
+    """Replace the verdict on a coalition, in all traces."""
+    for one in (verdict, *(v for some in proof.found.values() for v in some)):
+        if one.coalition == verdict.coalition:
+            one.verdict, one.text, one.steps, one.clear = word, text, (), ()
 
 
 def _confirm(proof: Proof) -> None:
@@ -486,10 +484,7 @@ def _confirm(proof: Proof) -> None:
     for verdict in proof.verdicts:
         why = accepted.get(",".join(map(str, verdict.coalition)), stopped)
         if verdict.sure and why:
-            _take_back(verdict, OPEN, f"not accepted by the checking process: {why}")
-            for one in (v for some in proof.found.values() for v in some):
-                if one.coalition == verdict.coalition:
-                    _take_back(one, OPEN, verdict.text)
+            _take_back(proof, verdict, OPEN, f"not accepted by the checking process: {why}")
 
 
 def verdicts_in(path: Path | None, traced: Traced, library: str) -> KeptVerdicts | None:
