@@ -126,6 +126,9 @@ class Changes:
     def of_one(self, coalition: frozenset[int], outputs: Sequence[Output]) -> str:
         """An output of which an entry changes with one honest party's inputs alone; "" if none.
 
+        It must change in every run: the largest of several values, or one behind dead units, can
+        be one party's in some.
+
         Parameters
         ----------
         coalition : frozenset of int
@@ -136,20 +139,21 @@ class Changes:
         if not self._owners - coalition <= set(honest):
             return ""  # who has nothing but a model keeps it here
         for output in outputs if len(honest) > 1 else ():
-            counts: Any = 0  # parties that changed each entry
-            masks = {n: np.zeros(np.shape(output.value), bool) for n in honest}
+            ever: dict[int, Any] = {}
+            always: dict[int, Any] = {}
             for trial in range(_TRIALS):
                 for n in honest:
-                    if trial and (counts != 1).all():
-                        break
-                    masks[n] |= self._changed(output, trial, n)
-                    counts = sum(mask.astype(int) for mask in masks.values())
-                if (counts != 1).all():
+                    changed = self._changed(output, trial, n)
+                    ever[n] = ever.get(n, False) | changed
+                    always[n] = always.get(n, True) & changed
+                counts = sum(mask.astype(int) for mask in ever.values())
+                own = {n: always[n] & (counts == 1) for n in honest}
+                if not any(mask.any() for mask in own.values()):
                     break
             else:
-                for n in honest:
-                    if (masks[n] & (counts == 1)).any():
-                        entry = int(np.flatnonzero(masks[n] & (counts == 1))[0])
+                for n, mask in own.items():
+                    if mask.any():
+                        entry = int(np.flatnonzero(mask)[0])
                         return (
                             f"output {output.name}: in {_TRIALS} runs its entry {entry} changed "
                             f"with the inputs of {name_of(n)} alone. Declare what is one party's "
