@@ -73,7 +73,10 @@ STUDIES = """## Study pages
 Building the site, or `PYTHONPATH=. python benchmarks/build.py`, writes these pages: tables,
 pictures and settings. `securevfl study FILE` repeats a study of `benchmarks/papers`.
 `results-claims` has every difference of the tables above, `results-told` what cards say beside what
-attacks got, `results-sums` accuracy against equations; `results-methods` compares all methods.
+attacks got, `results-sums` accuracy against equations. More: `results-fedvs`,
+`results-coded-split`, `results-cluster`, `results-label-partitioned`, `results-dvfl`,
+`results-vflhlp`, `results-faults`, `results-attacks`, `results-comparators`,
+`results-organisations`, `results-thresholds`; `results-methods` compares all methods.
 """
 
 WHOLE = """# Every claim of the papers, with its differences

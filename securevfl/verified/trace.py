@@ -360,7 +360,7 @@ class Trace:
         return _Made(self, call, found)
 
     def _content(self, value: Any) -> Any:
-        """What a value is: an array's numbers, and of a model which object, as a step copies it."""
+        """Digest of an array, or the identity of a model's object, which a step copies."""
         if not _is_state(value):
             return functions.content(value)
         return id(self._copies[id(value)][1]) if id(value) in self._copies else id(value)

@@ -75,7 +75,9 @@ def checked_weights(asked: str, weights: object, rows: int, *, zero: bool = Fals
         raise DataError(
             f"{asked}: weights of rows of shape {found.shape}; give one for each of {rows} rows."
         )
-    good = np.isfinite(found) & ((found > 0) | ((exact == 0) if zero and found.any() else False))
+    if zero and not exact.any():
+        raise DataError(f"{asked}: the weights of all rows are zero; give some row one above 0.")
+    good = np.isfinite(found) & ((found > 0) | ((exact == 0) if zero else False))
     if not good.all():
         row = int(np.argmin(good))
         raise DataError(

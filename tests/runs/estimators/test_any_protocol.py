@@ -236,7 +236,7 @@ def test_a_row_of_weight_0_is_left_out():
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda w: w * 0, "the weight of row 0 is 0"),
+        (lambda w: w * 0, "weights of all rows are zero"),
         (lambda w: -w, "the weight of row 0 is -"),
         (lambda w: np.where(w < 2, np.nan, w), "the weight of row . is nan"),
         (lambda w: w[1:], r"shape \(23,\)"),
