@@ -365,8 +365,8 @@ MOST_LINES = {
     "audit": 7696,
     "bench": 2435,
     "cli": 5384,
-    "data": 8690,
-    "engine": 13058,
+    "data": 8695,
+    "engine": 13081,
     "field": 9217,
     "models": 5007,
     "planning": 1764,
@@ -375,8 +375,8 @@ MOST_LINES = {
     "report": 2649,
     "runs": 8772,
     "studies": 1608,
-    "testing": 1609,
-    "verified": 9414,
+    "testing": 1604,
+    "verified": 9415,
 }
 
 

@@ -24,7 +24,7 @@ def test_the_page_has_the_numbers_of_trials_and_their_bounds():
     (n,) = numbers
     lies = len(COUNTS["after"])
     assert f"{n:,} of each of {lies} lies, in {n * lies:,} r" in PAGE
-    assert f"{300 / (n * lies):.2g} % (all r), {300 / n:.2g} % (of one lie)" in PAGE
+    assert f"{300 / (n * lies):.2g} % (all r), {300 / n:.2g} % (of one lie; 1,000 p)" in PAGE
     assert f"{n:,} r each were told at that level" in PAGE
     total = sum(sum(each.values()) for group in HONEST for each in group.values())
     assert f"**In {total:,} honest runs" in PAGE

@@ -626,7 +626,7 @@ def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
             try:
                 entries = Entries(world)
                 faithful(entries)
-            except Refused as error:
+            except (Refused, FlowError) as error:
                 return dict.fromkeys(claims, f"where {name}: {error}")
             if digest not in checked:
                 some = proofs.get(digest, {})
