@@ -231,6 +231,7 @@ def begun_secrets(store: CheckpointStore | None, index: int, *, restored: bool) 
     if not restored:
         secrets = OwnEntropy.draw(index)
         if store is not None:
+            store.forget(-1)  # else a crash would leave rounds of other secrets than the new ones
             store.new_entropy(secrets.entropy)
         return secrets
     entropy = None if store is None else store.entropy()
