@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import FileIO
@@ -68,7 +69,7 @@ class SlotFile:
         """
         self.close()
         with suppress(FileNotFoundError):
-            self._file = self.path.open("r+b", buffering=0)
+            self._opened()
         if self._file is None:
             return
         _sync(self._file.fileno())  # a process that was killed may have left it to be written
@@ -89,9 +90,6 @@ class SlotFile:
         for place in _AHEAD:  # what a crash left half written is next to be overwritten
             if place in self._heads and self._body(place) is None:
                 del self._heads[place]
-
-    def __del__(self) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the file, without a sync."""
@@ -201,6 +199,10 @@ class SlotFile:
             self._mark = max(self._mark, *ahead)
             self._put_at(_PAGE, _checksummed(_MARK.pack(self._mark)))
 
+    def _opened(self) -> None:
+        self._file = self.path.open("r+b", buffering=0)
+        weakref.finalize(self, self._file.close)  # also where both are parts of a cycle
+
     def _open_once(self) -> None:
         if self._file is None:
             self.open()
@@ -235,7 +237,8 @@ class SlotFile:
             part = write_beside(self.path, moved, mode=0o600)
             self._file.close()
             put_in_place([(part, self.path)])
-        self._file, self._size = self.path.open("r+b", buffering=0), size
+        self._opened()
+        self._size = size
 
     def _moved(self, size: int) -> Iterator[bytes]:
         """The places in use, each with as many bytes as it will have."""
