@@ -199,12 +199,12 @@ class Sweep:
                 f"bench threshold: the factors c = {self.factor} and slower = {self.slower} must "
                 "be finite and above 1"
             )
-        until = self.until is None or 0 < self.until < math.inf
-        if not (0 < self.target <= 1 and until):
+        if not 0 < self.target <= 1:
             raise ConfigurationError(
-                f"bench threshold: the target {self.target} must be a fraction in (0, 1], such as "
-                f"0.9, and until = {self.until} positive and finite"
+                f"bench threshold: target = {self.target}; give a fraction in (0, 1], such as 0.9"
             )
+        if self.until is not None and not 0 < self.until < math.inf:
+            raise ConfigurationError(f"bench threshold: until = {self.until}; give seconds above 0")
         if len(set(self.seeds)) < max(len(self.seeds), 1):
             raise ConfigurationError(
                 f"bench threshold: seeds {list(self.seeds)} must be different, at least one"

@@ -425,7 +425,7 @@ class LagrangeCode:
         CorruptResultsError
             If no set of at most A wrong results explains the received ones.
         ConfigurationError
-            If party numbers repeat or do not exist, or shapes do not fit (FieldError).
+            If party numbers repeat or do not exist; FieldError if shapes do not fit.
 
         Notes
         -----

@@ -205,8 +205,8 @@ def test_what_cannot_be_measured_is_refused(tmp_path):
         sweep(tmp_path, counts=(0, 5))
     with pytest.raises(ConfigurationError, match="must be finite and above 1"):
         sweep(tmp_path, factor=1.0)
-    for target, until in ((90.0, 1.0), (0.9, 0.0)):
-        with pytest.raises(ConfigurationError, match="must be a fraction"):
+    for target, until, why in ((90.0, 1.0, "a fraction"), (0.9, 0.0, "seconds above 0")):
+        with pytest.raises(ConfigurationError, match=why):
             sweep(tmp_path, target=target, until=until)
     for seeds in ((0, 0), ()):
         with pytest.raises(ConfigurationError, match="must be different, at least one"):
