@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from pages import load, percent, table
+from pages import compact, load, percent
 
 RESULTS = Path("benchmarks/results")
 PAGE = Path("docs/choose.md")
@@ -83,7 +83,7 @@ def leaks() -> list[str]:
             shown = ["-" if f is None else f"{f:.2f}".replace("-0.00", "0.00") for f in found]
             accuracy = content["figures"][label]["test_accuracy"]["mean"]
             rows.append([f"`{words}`", *shown, f"{100 * accuracy:.1f}"])
-    return [*table(rows), *source(*files)]
+    return [*compact(rows), *source(*files)]
 
 
 def price() -> list[str]:
@@ -99,7 +99,7 @@ def price() -> list[str]:
         cells = [f"{scale * middle[key]:,.{digits}f}" for key, (scale, digits) in MEANS.items()]
         cpu = statistics.median(run["cpu_ms_round"] for run in own)
         rows.append([method, *cells, f"{cpu:.1f}"])
-    return [*table(rows), *source(file)]
+    return [*compact(rows), *source(file)]
 
 
 def times() -> list[str]:
@@ -110,7 +110,7 @@ def times() -> list[str]:
     for label, entries in runs.items():
         at = {entry["time"]: entry for entry in entries}
         rows.append([label, *(percent(at[time]) for time in chosen)])
-    return [*table(rows), *source(f"coded_split/{name}/results.json")]
+    return [*compact(rows), *source(f"coded_split/{name}/results.json")]
 
 
 def crashes() -> list[str]:
@@ -128,7 +128,7 @@ def crashes() -> list[str]:
             mean = f"{100 * one['test_accuracy']['mean']:.1f}{partly}" if ended else "error"
             cells.append(mean)
         rows.append([f"`{RULES.get(run, run)}`", *cells])
-    return [*table(rows), *source("faults/digits/results.json")]
+    return [*compact(rows), *source("faults/digits/results.json")]
 
 
 def page() -> str:

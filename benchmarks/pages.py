@@ -63,6 +63,12 @@ def table(rows: list[list[str]]) -> list[str]:
     return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
 
 
+def compact(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table without spaces around cells."""
+    head, *body = [f"|{'|'.join(cells)}|" for cells in rows]
+    return [head, "|---" * len(rows[0]) + "|", *body]
+
+
 def means(rows: Sequence[Mapping[str, Any]], by: Sequence[str], values: Sequence[str]) -> list[str]:
     """Table of means over the seeds of rows that are alike in `by`; "-" where none has a value."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)

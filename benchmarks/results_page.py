@@ -13,7 +13,7 @@ from textwrap import fill
 
 from claims import cvfl, dvfl, fedvs, multivfl, vflhlp
 from claims.line import NONE, OPEN, OTHER, SAME, Line
-from pages import table
+from pages import compact, table
 from stored import RESULTS
 
 PAGE, CLAIMS = Path("docs/results.md"), Path("docs/results-claims.md")
@@ -117,12 +117,6 @@ def turned(lines: Sequence[Line]) -> list[set[str]]:
         if line.sign != OPEN:
             words[line.place, line.claim].add(line.sign)
     return [each for each in words.values() if len(each) > 1]
-
-
-def compact(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table without spaces around cells."""
-    head, *body = [f"|{'|'.join(cells)}|" for cells in rows]
-    return [head, "|---" * len(rows[0]) + "|", *body]
 
 
 def row(numbers: Sequence[int], line: Line) -> list[str]:
