@@ -64,11 +64,6 @@ class Log:
     calls: list[Call] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list, repr=False)
 
-    @property
-    def insecure(self) -> list[Call]:
-        """Sampler calls without 32 fresh bytes from the operating system."""
-        return [call for call in self.calls if not call.secure or call.fresh < SEED_BYTES]
-
 
 @contextmanager
 def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:

@@ -16,10 +16,7 @@ from securevfl.privacy.coalition import Coalition
 
 @dataclass(frozen=True)
 class Sent:
-    """One message of a view; `payload` is None if the coalition sees only its size.
-
-    Times of sending and arrival are virtual nanoseconds; -1 if it has not arrived.
-    """
+    """One message of a view; times are virtual nanoseconds, `arrived` -1 if it has not arrived."""
 
     kind: str
     round: int
@@ -123,7 +120,6 @@ def cut(
     *,
     tapes: Mapping[int, Tape] | None = None,
     inputs: Mapping[int, Any] | None = None,
-    sealed: bool = False,
     kinds: Mapping[str, str] | None = None,
 ) -> View:
     """View of a coalition from a transcript that stored its payloads.
@@ -133,12 +129,9 @@ def cut(
     transcript : Transcript
         Transcript made with ``payloads=True``.
     coalition : Coalition
-        Coalition. An outsider sees all envelopes and sizes, and payloads on unencrypted links.
+        Coalition. An outsider sees all messages, as on links without encryption.
     tapes, inputs : mapping, optional
         Values by party; only those of members are used.
-    sealed : bool
-        Whether links were encrypted, so that outsiders see no payload; the transcript has payloads
-        in the clear.
     kinds : mapping, optional
         Mapping from kinds in messages to names in the view.
 
@@ -161,11 +154,7 @@ def cut(
         kind = kind if kinds is None else kinds.get(kind, kind)
         upload = kind == "embedding" and sender in coalition.uploads
         if coalition.outsider or upload or sender in members or receiver in members:
-            # Sealing hides a payload from all but its two ends; the uploads that a coalition is
-            # granted are shown to it in the clear.
-            hidden = sealed and not upload and members.isdisjoint((sender, receiver))
-            shown = None if hidden else payload
-            seen.append(Sent(kind, number, sender, receiver, nbytes, shown, *times))
+            seen.append(Sent(kind, number, sender, receiver, nbytes, payload, *times))
     own = [n for n in coalition.members if n >= 0]
     return View(
         coalition,
