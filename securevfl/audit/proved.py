@@ -73,8 +73,8 @@ def coalitions_against(
     there : iterable of frozenset
         Coalitions with a verdict.
     roles : mapping
-        Numbers of the parties of each role, with blanks or underscores. A role in the plural is
-        all that have it.
+        Party numbers of each role, by its name. An adversary with a role in the plural is all
+        parties that have it.
     threshold : int
         Largest number of colluding clients.
     each : bool
@@ -131,7 +131,10 @@ def _meant(
 
 
 def _sizes(count: int | str, clients: int, threshold: int) -> range:
-    """Numbers of clients that a count allows: from one for T, none for letters but T and N."""
+    """Numbers of colluding clients: k for an integer k, 1 to T - j for "T - j", N - j for "N - j".
+
+    `threshold` is T, `clients` N. Empty for any other text.
+    """
     if isinstance(count, int):
         return range(count, count + 1)
     letter, _, less = count.partition(" - ")
@@ -144,7 +147,10 @@ def _sizes(count: int | str, clients: int, threshold: int) -> range:
 def _of_role(
     role: str, roles: Mapping[str, Sequence[int]], *, each: bool = False
 ) -> list[frozenset[int]]:
-    """Each party of a role, or all parties of a role in the plural; the empty set for no role."""
+    """Sets of parties that a role's name means: each party of it, or all if it is in the plural.
+
+    One empty set for the name ""; no set for an unknown name. `each`: see `coalitions_against`.
+    """
     if not role:
         return [frozenset()]
     if role in roles:
@@ -167,9 +173,10 @@ def assets_in(
     known: Iterable[Output] = (),
     inputs: _INPUTS = MappingProxyType({}),
 ) -> set[str]:
-    """Honest parties' assets on which outputs depend, except through noise and `known` outputs.
+    """Assets of parties outside `coalition` on which outputs of the trace depend.
 
-    The assets of an input follow from its name, and from `inputs` (`Traced.assets`).
+    A dependence only through noise or `known` outputs does not count. The assets of an input follow
+    from its name, and from `inputs` (`Traced.assets`).
     """
     nodes = [output.node for output in outputs]
     return _assets_of(nodes, coalition, {one.node.number for one in known}, inputs)
@@ -274,7 +281,11 @@ def _with_hypotheses(
     traces: Sequence[tuple[Sequence[Proved], Trace]],
     inputs: _INPUTS,
 ) -> Claim:
-    """The claim, with what its proof grants beyond it: ideal primitives, and the outputs."""
+    """The claim, with what its proof assumes or reveals beyond it added to `Claim.given`.
+
+    These are ideal primitives, for a claim without computational bounds, and outputs that depend on
+    its asset.
+    """
     more = []
     if claim.strength in ("perfect", "statistical"):
         used = [text for one in sure for text in one.assumptions]
@@ -300,9 +311,10 @@ def _with_hypotheses(
 
 
 def _told(claim: Claim, coalition: frozenset[int], world: Trace, inputs: _INPUTS) -> list[Output]:
-    """Outputs that a claim grants without saying so, of those that depend on its asset.
+    """Outputs to a coalition that depend on a claim's asset, and that the claim does not name.
 
-    One party's own are no such outputs: they are granted by name, or the asset is NOT PROTECTED.
+    Outputs that belong to one party are left out: they are granted by name, or the asset is
+    NOT PROTECTED.
     """
     given = [output for output in world.outputs_of(coalition) if not output.alone]
     sums = [one for one in given if SUMS in claim.given and _DECODED.fullmatch(one.name)]
@@ -321,7 +333,7 @@ def _without_noise(
     traces: Sequence[tuple[Sequence[Proved], Trace]],
     inputs: _INPUTS,
 ) -> str:
-    """Output that depends on a claim's asset otherwise than through noise; no epsilon bounds it."""
+    """Sentence on an output that depends on a claim's asset without noise; "" if there is none."""
     for _, world in traces:
         for output in _told(claim, frozenset(whole.coalition), world, inputs):
             return f". The output {output.name} depends on {claim.asset} without noise"
@@ -340,7 +352,7 @@ def _dearer(
     inputs: _INPUTS,
     promised: Sequence[Guarantee],
 ) -> str:
-    """Cost of a coalition's releases, or of one of them, if it exceeds what a claim promises."""
+    """Sentence on releases that cost a larger (epsilon, delta) than a claim promises; else ""."""
     for world, own in _released(claim.asset, whole, traces if promised else (), inputs):
         every = [(one, "The releases", "in this run") for one in costs(world, own)]
         single = [(one, "A release", "by itself") for n in own for one in costs(world, (n,))]
@@ -363,7 +375,10 @@ def _dearer(
 def _in_all_rows(
     whole: Proved, traces: Sequence[tuple[Sequence[Proved], Trace]], inputs: _INPUTS
 ) -> str:
-    """Releases that depend on a model, which noise on single rows does not hide."""
+    """Sentence on a release that depends on a model, which noise does not hide; else "".
+
+    The noise hides one row, and a model depends on all rows.
+    """
     for world, own in _released("model", whole, traces, inputs):
         if own:
             return (
@@ -379,7 +394,7 @@ def _released(
     traces: Sequence[tuple[Sequence[Proved], Trace]],
     inputs: _INPUTS,
 ) -> Iterator[tuple[Trace, list[int]]]:
-    """Each trace, with a coalition's counted releases there that depend on an asset."""
+    """Each trace, with the node numbers of a coalition's releases that depend on an asset."""
     for verdicts, world in traces:
         for one in verdicts:
             if one.coalition == whole.coalition:
@@ -498,7 +513,10 @@ def proved_report(
 
 
 def _later(longer: Traced | None, claim: Claim) -> tuple[Judge, Sequence[Guarantee]] | None:
-    """A run of more rounds, and what a differential claim promises of it; None without."""
+    """Judge of a run of more rounds, and a differential claim's guarantees for that run.
+
+    None without such a run or guarantees, for other claims, and if the run raises an error.
+    """
     from securevfl.verified.verdicts import Judge
 
     if longer is None or claim.strength != "differential":
@@ -511,7 +529,10 @@ def _later(longer: Traced | None, claim: Claim) -> tuple[Judge, Sequence[Guarant
 
 
 def _promised(claim: Claim, claims: Iterable[Claim]) -> tuple[Guarantee, ...]:
-    """Guarantees of a claim among those of the traced run, which has few rounds."""
+    """Guarantees of those of `claims` that have the claim's adversary, asset and strength.
+
+    `claims` are those of a traced run, so the guarantees are for its few rounds.
+    """
     key = (claim.against, claim.asset, claim.strength)
     return tuple(
         promise

@@ -119,11 +119,11 @@ class CodedRun:
 
     @functools.cached_property
     def kinds(self) -> dict[str, str]:
-        """Names in the FedVS formulas of this protocol's message kinds, by their content."""
+        """Names of this protocol's message kinds in a view, by kind (`kinds_of`)."""
         return kinds_of(self.protocol)
 
     def view(self, coalition: Coalition) -> View:
-        """View of a coalition at the end."""
+        """View of a coalition at the end; inputs are each member's data, models and keys."""
         inputs = {n: (self.data[n], self.models[n], self.keys[n]) for n in self.data}
         return views.cut(
             self.transcript, coalition, tapes=self.tapes, inputs=inputs, kinds=self.kinds
@@ -216,9 +216,9 @@ _KINDS = {
 
 
 def kinds_of(protocol: Protocol) -> dict[str, str]:
-    """Names in the proof's formulas of a protocol's message kinds, by kind.
+    """Names by content, such as "model" and "embedding", of a protocol's message kinds, by kind.
 
-    Two kinds with the same content have the same name, so the second one is a superfluous message.
+    Kinds without such a name, or already called by it, are left out.
     """
     declared = {
         spec.kind: _KINDS[spec.sender, spec.receiver, spec.carries]

@@ -37,15 +37,7 @@ class RecordedMessage:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """All messages of a run.
-
-    Attributes
-    ----------
-    protocol : Protocol
-        Configured protocol.
-    messages : list of RecordedMessage
-        In the order of sending; those to oneself among them.
-    """
+    """Messages of a run of `protocol`, in the order of sending; some from a party to itself."""
 
     protocol: Protocol
     messages: list[RecordedMessage]

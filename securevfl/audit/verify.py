@@ -176,7 +176,7 @@ def library() -> str:
 
 
 def _plain(cls: type[Protocol]) -> dict[str, Any]:
-    """Option for evaluation on unmasked scores, if the protocol has one."""
+    """Option that turns masks off; ConfigurationError for a protocol without it."""
     if "masked" not in cls.Config.model_fields:
         raise ConfigurationError(f"verify: {cls.name} has no plain evaluation; leave out plain")
     return {"masked": False}
@@ -201,7 +201,10 @@ def _ended_in(error: Exception) -> str:
 
 
 def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
-    """The card's claims; under `plain`, the paper's first, in place of claims of "none"."""
+    """The card's claims; under `plain` the paper's, then the card's on what these do not claim.
+
+    A claim is in place of another with the same adversary and asset.
+    """
     if not plain:
         return made.claims
     stated = {(claim.against, claim.asset) for claim in made.paper_claims}

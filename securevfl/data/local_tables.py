@@ -129,8 +129,8 @@ class Tables:
     def of(cls, options: Mapping[str, Any]) -> Tables:
         """Tables from the options of `load_dataset`.
 
-        DataError for options that need all tables in one process, or if the server has no label
-        file.
+        DataError for options that need all tables in one process, and without `label` or
+        `label_file`.
         """
         given = {key: value for key, value in options.items() if value is not None}
         strange = sorted(set(given) - _OPTIONS)

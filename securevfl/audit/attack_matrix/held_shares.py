@@ -46,7 +46,7 @@ def coalition(code: LagrangeCode, size: int) -> tuple[int, ...] | NoView:
 
 
 def keenest(code: LagrangeCode) -> tuple[int, ...]:
-    """Of the first coalitions of T + 1 holders, the one whose shares best fix short values."""
+    """Of the first 500 coalitions of T + 1 holders, that with the largest `freedom`."""
     T = code.privacy
     every = itertools.combinations(range(T, code.parties), T + 1)
     return max(itertools.islice(every, _TRIED), key=lambda some: freedom(code, some))
@@ -91,7 +91,7 @@ def true_data(seen: ObservedRun) -> np.ndarray:
 
 
 def elements_read(seen: ObservedRun, holders: Sequence[int]) -> float:
-    """Fraction of all elements of short data that holders find, within one grid step."""
+    """Fraction of all data elements that holders find, to one step of the fixed-point grid."""
     protocol: Any = seen.protocol
     point, known = protocol.public.data_point, pooled_data(seen, holders)
     if not len(known.matrix):

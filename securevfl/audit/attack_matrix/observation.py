@@ -148,7 +148,7 @@ def observe(
 
 
 def _epoch(protocol: Protocol) -> int:
-    """Rounds in which every row is used once, plus one."""
+    """Number of messages a link to keep: the rounds of an epoch and one more."""
     layout = getattr(protocol, "train_layout", None)
     return _EPOCH if layout is None else layout().per_epoch + 1
 

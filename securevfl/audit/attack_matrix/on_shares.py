@@ -21,7 +21,7 @@ _DECODED = "combinations of segments decoded exactly"
 
 
 def _held(case: AttackCase, code: LagrangeCode, size: int) -> Result:
-    """Attack of holders, each of whose shares covers all clients' data."""
+    """Attack of `size` holders, whose shares are of all clients' data side by side."""
     holders = held_shares.coalition(code, size)
     if isinstance(holders, NoView):
         return holders

@@ -58,13 +58,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class NoView:
-    """Result of an attack for which the adversary sees nothing to work on.
-
-    Attributes
-    ----------
-    reason : str
-        Reason, for readers.
-    """
+    """Result of an attack whose adversary sees nothing to work on; `reason` is a text."""
 
     reason: str
 
@@ -74,13 +68,7 @@ Result = Outcome | NoView
 
 @dataclass(frozen=True)
 class Failed:
-    """Result of an attack that ended in an error, which says nothing about leakage.
-
-    Attributes
-    ----------
-    reason : str
-        Reason, for readers.
-    """
+    """Result of an attack that ended in an error, the text `reason`; it says nothing of leaks."""
 
     reason: str
 

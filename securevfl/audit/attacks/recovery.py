@@ -124,10 +124,10 @@ def recover(
 
 
 def _spare_points(code: LagrangeCode, clients: Sequence[int]) -> list[int]:
-    """K points outside data and coalition points, with sum_k a_k != 0 there.
+    """K points outside data and coalition points at which sum_k a_k is not 0.
 
-    FieldError when there are too few, as no interpolation can have: sum_k a_k is 1 at data points,
-    and of degree K + T - 1, so that it has no more zeros.
+    FieldError if there are too few, which means a wrong `interpolation_matrix`: sum_k a_k has
+    degree K + T - 1 and is 1 at data points, so it has at most K + T - 1 zeros.
     """
     taken = {*code.betas[: code.segments], *(code.alphas[c] for c in clients)}
     found: list[int] = []

@@ -155,7 +155,11 @@ _Meeting = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]
 
 
 def _meeting(V: np.ndarray, basis: np.ndarray, shared: int) -> _Meeting:
-    """F = [V | V^2], its combinations nearest to the known part, others, rests and misfit."""
+    """Comparison of F = [V | V^2], centred, with the known part, spanned by `basis`.
+
+    Returns F; coefficients B of the `shared` combinations of F nearest to the known part, and T of
+    the others; the part of F B outside it; and the sum of the squared sines.
+    """
     needs("attacks", "attacks", "scipy")
     from scipy.linalg import eigh
 

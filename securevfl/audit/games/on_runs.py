@@ -50,7 +50,7 @@ class Size:
 
 
 def _factories(protocol: type[Protocol], size: Size) -> tuple[RunFactory, RunFactory]:
-    """Makers of runs with secret 0 and with secret 1, which have models of zeros."""
+    """Factories of runs with secret 0 (zero features) and secret 1 (random ones); models are 0."""
     rows, width = 3, 2
     stream = np.random.Generator(np.random.Philox(7))
     N, shape = size.parties, (rows * size.segments, 1)
@@ -81,7 +81,10 @@ def uploads(recorded: CodedRun, round: int, aligned: bool = True) -> dict[int, n
 
 
 def upload_blocks(recorded: CodedRun, aligned: bool = True) -> np.ndarray:
-    """Each attempt's uploads less the sums: coefficients, then values at betas."""
+    """Each attempt's uploads without the sums, (attempts, 2 K + 2 T - 1, |B|, h).
+
+    First the coefficients of `unwanted`, then their polynomial's values at beta_1 to beta_K.
+    """
     code = recorded.code
     found = [
         unwanted(code, uploads(recorded, round, aligned)) for round in sorted(recorded.attempts)
@@ -120,7 +123,7 @@ def own_shares(
 def play_ranks(
     protocol: type[Protocol], size: Size, stream: np.random.Generator | None = None
 ) -> int:
-    """Right guesses of the server that looks at the ranks of uploads (`guessing.rank_game`)."""
+    """Number of right guesses, of `size.rounds`, by the ranks of uploads (`guessing.rank_game`)."""
     factories = _factories(protocol, size)
     field = factories[0].protocol.code.field
 

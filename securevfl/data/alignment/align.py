@@ -19,9 +19,10 @@ from securevfl.errors import DataError
 async def align(
     party: Party, ids: Sequence[str], peers: Sequence[int], *, private: bool = False
 ) -> np.ndarray:
-    """This party's row numbers of the identifiers that all `peers` have, itself among them.
+    """This party's row numbers, int64, of the identifiers that all members have.
 
-    A coroutine that each of them awaits in its `setup`.
+    Members are this party and `peers`, party numbers. Each awaits this coroutine in its `setup`
+    with its own `ids`, one for each of its rows.
 
     The member with the highest number leads: it sends its identifiers to the others, each answers
     which of them it has, and the leader sends the common ones to all. In the clear, the others thus

@@ -37,8 +37,8 @@ class Joined:
     """Joined columns and labels, row for row, and notes on dropped rows.
 
     `parts` has one frame per party, without ids and labels. `alone` has, if kept, each party's rows
-    whose id is not in every table; `alone_labels` has the labels of the first party's, if its own
-    table has the labels.
+    whose id is not in every table. `alone_labels` has the labels of `alone[0]` if the first party's
+    own table has the labels, else None.
     """
 
     parts: tuple[pd.DataFrame, ...]
@@ -104,7 +104,7 @@ def join_parties(
 
 
 def _label_owner(tables: Sequence[PartyTable], label_table: PartyTable | None, label: str) -> int:
-    """Return the number of the table with the labels; `len(tables)` is the label table's."""
+    """Index in `tables` of the table with the labels; `len(tables)` stands for `label_table`."""
     if label_table is not None:
         if label not in label_table.frame.columns:
             raise DataError(
@@ -133,7 +133,7 @@ def _label_owner(tables: Sequence[PartyTable], label_table: PartyTable | None, l
 
 
 def refuse_label(table: PartyTable, label: str) -> None:
-    """Raise DataError if a feature column has the label's name; another table holds labels."""
+    """Raise DataError if a table of features has a column with the name of the label."""
     if label in table.frame.columns:
         raise DataError(
             f"{table.name} has a column {label!r}, too, and the labels have a file of their own: "

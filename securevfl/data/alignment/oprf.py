@@ -93,12 +93,12 @@ def value_bytes(receiver: int, sender: int) -> int:
 
 
 def work(receiver: int, sender: int) -> int:
-    """Units of progress of both sides: identifiers and rows, twice each."""
+    """Units of progress of both sides: two for each identifier and each row of the matrix."""
     return 2 * (receiver + rows_sent(receiver) + sender)
 
 
 def work_of_receiver(size: int) -> int:
-    """Units of progress of the receiver's side."""
+    """Units of progress of a receiver of `size` identifiers: two for each, and one for each row."""
     return 2 * size + rows_sent(size)
 
 
@@ -117,14 +117,14 @@ class Receiver:
         progress: Progress | None = None,
         context: bytes = b"",
     ):
-        self._ids, self._whose, self._progress = identifiers, whose, progress or _ignore
+        self._ids, self._whose, self._progress = identifiers, whose, progress or ignore
         self._told = os.urandom(SESSION)
         self._session = _bound(self._told, context)
         self._keys, self._offered = offer(CODE_LENGTH)
         self._t = np.empty((rows_sent(len(identifiers)), _WORDS), np.uint64)
 
     def hello(self) -> tuple[int, bytes, np.ndarray]:
-        """The first message: number of identifiers, session, keys of base transfers (512, 65)."""
+        """The first message: number of identifiers, random session bytes, public keys (512, 65)."""
         return len(self._ids), self._told, self._offered
 
     def matrix(self, choices: np.ndarray) -> Iterator[np.ndarray]:
@@ -169,7 +169,7 @@ class Receiver:
 
 
 class Sender:
-    """Sender of the oblivious PRF, with distinct identifiers; `whose`: the receiver's name."""
+    """Sender of the oblivious PRF; the arguments are those of `Receiver`, `whose` its name."""
 
     def __init__(
         self,
@@ -178,11 +178,11 @@ class Sender:
         progress: Progress | None = None,
         context: bytes = b"",
     ):
-        self._ids, self._whose, self._progress = identifiers, whose, progress or _ignore
+        self._ids, self._whose, self._progress = identifiers, whose, progress or ignore
         self._context = context
 
     def choices(self, size: int, told: bytes, offered: np.ndarray) -> np.ndarray:
-        """Answer to the receiver's first message, uint8 (512, 130); RunError for invalid keys."""
+        """Answer, uint8 (512, 130), to `Receiver.hello`; RunError for a key that is no point."""
         self._m, self._session = unknowns(size), _bound(told, self._context)
         secret = np.frombuffer(os.urandom(CODE_LENGTH // 8), np.uint64)
         bits = np.unpackbits(secret.view(np.uint8), bitorder="little")
@@ -198,7 +198,7 @@ class Sender:
         return [(CODE_LENGTH, min(CHUNK, rows - at) // 64) for at in range(0, rows, CHUNK)]
 
     def take(self, number: int, u: np.ndarray) -> None:
-        """Add the next chunk u of the receiver's matrix."""
+        """Store chunk `number` (from 0) of the receiver's matrix; chunks must come in order."""
         q = _next_columns(self._streams, u.shape[1]) ^ (u & self._chosen[:, None])
         self._q[number * CHUNK :][: 64 * u.shape[1]] = transpose_bits(q)
         self._progress(64 * u.shape[1])
@@ -240,7 +240,7 @@ def hash_ids(identifiers: Sequence[str], session: bytes, progress: Progress) -> 
     Texts that differ only in Unicode normalisation (NFC) are one identifier. Words 0 and 1 give
     H(x), word 2 gives the first unknown of its equation, words 3 and 4 its coefficients (a band of
     128 bits); all eight are hashed into its value. `session` is a key of at most 64 bytes.
-    `progress` is called with the number of identifiers hashed since.
+    `progress` is called with the number of identifiers hashed since its last call.
     """
     found = np.empty((len(identifiers), 8), np.uint64)
     for at in _slices(len(identifiers), progress):
@@ -259,7 +259,7 @@ def _oracle(hashed: np.ndarray) -> np.ndarray:
 
 
 def _starts(hashed: np.ndarray, m: int) -> np.ndarray:
-    """Band positions, uniform up to m / 2^64."""
+    """First unknown of each identifier's band, 0 to m - 128; within m / 2^64 of uniform."""
     return (hashed[:, 2] % np.uint64(m - BAND + 1)).astype(np.int64)
 
 
@@ -316,5 +316,5 @@ def _summed(challenge: bytes, rows: np.ndarray) -> np.ndarray:
     return summed
 
 
-def _ignore(count: int) -> None:
+def ignore(*steps: int) -> None:
     """Progress callback that does nothing."""

@@ -16,16 +16,15 @@ order.
 
 A party that enters guessed identifiers learns which of them are common.
 
-**Resumption.** With a folder (`intersect`, `kept`) each party writes what it ended with as soon as
-a pair of collector and member is finished, under the random session of that pair: the collector the
-member's places, the member its order of values, and both the proofs. After a restart a pair goes on
-from there if both ends hold the same session and the sets that they had. A pair that was stopped
-before begins anew, with new transfers: neither secret bits nor seeds of streams are ever written.
-With the same streams a second matrix would be masked by what masked the first, and the sum of both
-would show how the encodings differ; a second set under the same secret bits would give its owner
-the function at more identifiers than the bound allows. What is kept is of one matrix, was received
-or computed once, and is only read: the collector has values of the identifiers of that matrix
-alone, whatever it asks for afterwards.
+**Resumption.** With a folder (`intersect`, `kept`) each party stores its result of a finished pair
+of collector and member, with the random session of that pair. The collector stores the places of
+its identifiers among the member's values, the member the order of its values, and both the proofs:
+further bytes of F, by which the collector shows that it has an identifier. After a restart the pair
+uses these if session and sets are the same at both. An unfinished pair begins anew, with new
+transfers; secret bits and seeds of streams are never written. With the same streams a second matrix
+would be masked by what masked the first, and their sum would show how the encodings differ; a
+second set under the same secret bits would give its owner F at more identifiers than the bound
+allows. Stored values are those of one matrix, so the collector has F of its identifiers alone.
 """
 
 from __future__ import annotations
@@ -127,12 +126,12 @@ async def intersect(
     collector : int
         Member that compares the values; it learns what the module's docstring says.
     progress : callable, optional
-        Called with the number of steps since the last call, and of all steps of this member; those
-        of all members are `work`.
+        Function of two integers: steps since its last call, and all steps of this member. The
+        steps of all members together are `work`.
     name : str
         Name of the messages; a member of several groups must give each group its own name.
     kept : Path, optional
-        Folder of this party alone, for the results with single members, which a restart reuses. The
+        Private folder of this party for its results with each member, which a restart reuses. The
         caller removes it at the end, because it reveals more than the intersection.
 
     Raises
@@ -159,9 +158,9 @@ async def intersect(
     others = [n for n in ring if n != collector] if party.index == collector else [collector]
     links = [_Link(party, peer, name, kept) for peer in others]
     if party.index == collector:
-        rows = await _collect(links, identifiers, progress or _ignore)
+        rows = await _collect(links, identifiers, progress or oprf.ignore)
     else:
-        rows = await _answer(links[0], identifiers, progress or _ignore)
+        rows = await _answer(links[0], identifiers, progress or oprf.ignore)
     await _agree(party, ring, [identifiers[row] for row in rows], f"{name} rows")
     if not len(rows):
         raise DataError(
@@ -207,7 +206,7 @@ class _Link:
         return found if same else None
 
     def _set(self, identifiers: Sequence[str]) -> np.ndarray:
-        """Hash of the own identifiers in their order, and of run and peer."""
+        """Digest of run, peer and own identifiers in their order, uint8 (32,)."""
         told = self.context(self.party.index, self.peer)
         texts = json.dumps([id_of(one) for one in identifiers]).encode()
         return np.frombuffer(_digest(b"kept" + told + texts), np.uint8)
@@ -238,7 +237,7 @@ class _Link:
         )
 
     async def send_parts(self, kind: str, parts: Iterable[np.ndarray]) -> None:
-        """Send each array when the peer asks for the next, so that little waits for a slow peer."""
+        """Send one array for each request of the peer, so that few wait at a slow peer."""
         for part in parts:
             await self.receive("more")
             self.send(kind, part)
@@ -249,7 +248,7 @@ class _Link:
         return self.checked(await self.receive(kind), kind, dtype, shape)
 
     async def parts(self, kind: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-        """All arrays of `send_parts`, as one of this shape that was divided by `_parts`."""
+        """One array of this shape, which the peer divided by `_parts` and sends by `send_parts`."""
         found: list[np.ndarray] = [np.empty((0, *shape[1:]), dtype)]
         for at, stop in _parts(shape[0]):
             found.append(await self.part(kind, dtype, (stop - at, *shape[1:])))
@@ -292,7 +291,7 @@ async def _collect(
 async def _taken_up(
     link: _Link, identifiers: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Result of `_compare` before a restart, if the member has kept the same pair."""
+    """Result of `_compare` before a restart; None unless both ends stored the same session."""
     kept = link.kept(identifiers)
     if kept is None:
         return None
@@ -305,7 +304,11 @@ async def _taken_up(
 async def _compare(
     link: _Link, identifiers: Sequence[str], progress: oprf.Progress
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions of own identifiers in a member's values (-1: none), their proofs, rows found."""
+    """Run the oblivious function as receiver, and compare its values with the member's.
+
+    Returns each identifier's place among the member's values, (n,), -1 for none; the proof of each,
+    (n, bytes); and the row numbers of those that were found, in the order of values.
+    """
     context = link.context(link.party.index, link.peer)
     receiver = oprf.Receiver(identifiers, link.whose, progress, context)
     hello = receiver.hello()
@@ -365,7 +368,7 @@ async def _answer(link: _Link, identifiers: Sequence[str], progress: Progress) -
 async def _evaluate(
     link: _Link, identifiers: Sequence[str], hello: object, progress: Progress
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Order of the own values, which are sent to the collector, and their proofs in that order."""
+    """Send own values, sorted, to the collector; own row numbers and proofs in their order."""
     if type(hello) is not tuple or len(hello) != 3 or type(hello[1]) is not bytes:
         raise RunError(f"psi: {link.whose} sent no keys; it does not follow the protocol")
     count, session = link.size(hello[0]), hello[1]
@@ -440,10 +443,6 @@ async def _agree(party: Party, ring: Sequence[int], common: Sequence[str], name:
 
 def _digest(told: bytes) -> bytes:
     return hashlib.sha256(b"securevfl psi 2 digest" + told).digest()
-
-
-def _ignore(steps: int, total: int) -> None:
-    """Progress callback that does nothing."""
 
 
 def _refuse_repeated(identifiers: Sequence[str]) -> None:

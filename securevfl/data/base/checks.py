@@ -163,7 +163,7 @@ def frozen_classes(asked: str, values: object, names: Sequence[str]) -> np.ndarr
 
 
 def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence[str]) -> None:
-    """Raise DataError unless `names` are `width` names, those that preprocessing `fitted`."""
+    """Raise DataError unless `names` are `width` distinct names, equal to those in `fitted`."""
     if len(names) != width:
         raise DataError(f"{asked}: {len(names)} names for {width} columns; one each is needed.")
     refuse_repeated(names, where=f"{asked}: ")

@@ -76,9 +76,9 @@ def side_by_side(widths: Sequence[int]) -> Positions:
 def named_owners(
     owners: Sequence[_T] | Mapping[str, _T] | None, party_names: Sequence[str] | None
 ) -> tuple[Sequence[_T] | None, Sequence[str] | None]:
-    """Columns and names of parties from a mapping of names to columns; else the two arguments.
+    """Columns of each party, and the parties' names: of a mapping its values and keys.
 
-    DataError for a mapping and `party_names` together.
+    Anything else comes back as given. DataError for a mapping and `party_names` together.
     """
     if not isinstance(owners, Mapping):
         return owners, party_names

@@ -192,7 +192,7 @@ def told_of_new(
 
 
 def column_name(given: object, option: str) -> str:
-    """Name of one column as a text, which a number becomes, too; DataError for several."""
+    """Name of one column, a text or an integer, as a text; DataError for anything else."""
     if isinstance(given, str | int | np.integer):
         return str(given)
     raise DataError(
