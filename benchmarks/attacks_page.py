@@ -124,7 +124,7 @@ def figure(entry: dict[str, Any] | None, name: str) -> str:
 
 
 def matrix(content: dict[str, Any]) -> list[str]:
-    """One column a method: what it reached and cost, then every attack on it."""
+    """Table of one data set: a column a method; rows for accuracy and cost, then for attacks."""
     labels, cells = content["labels"], content["cells"]
     rows = [["", *(f"`{label}`" for label in labels)]]
     names = {
@@ -167,7 +167,10 @@ def section(name: str, file: str, title: str) -> list[str]:
 
 
 def tables(found: dict[str, Any], parts: Sequence[Sequence[Any]]) -> list[str]:
-    """Words and tables of a file's parts."""
+    """Lines of text and tables; `found` has rows by table, a part is (words, tables, by, values).
+
+    Each part's words stand above the `means` of the rows of its tables.
+    """
     lines: list[str] = []
     for words, names, by, values in parts:
         rows = [row for name in names for row in found.get(name, [])]
@@ -177,7 +180,7 @@ def tables(found: dict[str, Any], parts: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def page() -> str:
-    """The page."""
+    """Markdown of the page."""
     lines = tables(read("sums"), SUMS)
     for coded in (True, False):
         for name in ORDER:

@@ -22,7 +22,10 @@ _PICTURE = re.compile(r"!\[[^\]]*\]\(\.\./(benchmarks/results/[^)]+\.png)\)")
 
 
 def texts(names: Sequence[str] = PAGES) -> Iterator[tuple[Path, str]]:
-    """Each page's path and text; the working directory is the repository's root."""
+    """Path, relative to the repository's root, and Markdown of each page of the scripts `names`.
+
+    The working directory must be the root.
+    """
     for name in names:
         module = importlib.import_module(f"{name}_page")
         written = module.pages() if hasattr(module, "pages") else {module.PAGE: module.page()}
@@ -30,12 +33,12 @@ def texts(names: Sequence[str] = PAGES) -> Iterator[tuple[Path, str]]:
 
 
 def shown(text: str) -> list[Path]:
-    """Pictures of results that a page shows."""
+    """Paths of the pictures of results to which a page's Markdown refers."""
     return [Path(found) for found in _PICTURE.findall(text)]
 
 
 def main() -> None:
-    """Write them."""
+    """Parse the command line, write the pages, and draw their missing pictures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("pages", nargs="*", metavar="PAGE", help=", ".join(PAGES))
     parser.add_argument("--studies", action="store_true", help="leave committed pages as they are")

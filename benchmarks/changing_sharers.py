@@ -33,13 +33,16 @@ PARTIES = 10
 
 
 class Noting(Server):
-    """An honest server that notes each decoded sum, its sharers and its own gradient."""
+    """Honest server that records each decoded sum, its sharers, and the gradient that it sent.
+
+    `judge` gives the true embeddings, for comparison. Records are in ``found["rounds"]``.
+    """
 
     judge: Any
     found: dict[str, Any]
 
     def train(self, batch: Any, attempt: Any, embedding: Secret) -> None:
-        """Train; the judge notes the clients' embeddings, to compare with."""
+        """Train on a batch, and record sum, sharers, gradient and the clients' true embeddings."""
         truth = np.array([self.judge.embedding(n, batch) for n in self.peers])
         broadcast, sent = self.broadcast, list[np.ndarray]()
 
@@ -59,7 +62,7 @@ class Noting(Server):
 
 
 def run(rounds: int, **options: Any) -> Any:
-    """An honest run; returns its server."""
+    """Server at the end of an honest run of `rounds` rounds with these protocol options."""
     size = dataclasses.replace(SMALL, batch=SMALL.rows)
     delays = paper(PARTIES, batch_rows=48, share_factor=0.5)
     options = {"optimizer": "sgd", "share_timeout": 1.0, "max_attempts": 50, **options}
@@ -105,7 +108,7 @@ def single_embeddings(server: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run with any sharers and with cohorts, and write what came out."""
+    """Run with changing sharers and with fixed cohorts, and write the results as JSON."""
     rows = []
     for cohorts in (0, 2, 3):
         for rounds in (60, 150):

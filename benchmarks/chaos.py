@@ -1,20 +1,20 @@
-"""Sessions and runs under kills, stops, cuts, steps of the clock, full disks and old folders.
+"""Runs and sessions under faults of processes, network, clock and disk, compared with simulations.
 
     python -m benchmarks.chaos --out chaos.jsonl --numbers 0:100
 
-A run has a number. Carrier, protocol and disturbances follow from it; when they happen depends on
-the machine. Numbers that are in the file already are left out, so the command goes on where it was
-stopped. Each run adds one line of JSON: what was done to it, how its processes ended, and what
-differs from an undisturbed simulation with the same secrets: losses, rows of the history and their
-order. In every folder stand files of a user, which must be there at the end.
+A run has a number, from which carrier, protocol and disturbances follow; the time of a disturbance
+also depends on the machine. Each finished run adds a line of JSON to the file: its disturbances,
+the ends of its processes, and the differences (losses, history rows, their order) from an
+undisturbed simulation with the same secrets. Numbers already in the file are skipped, so a stopped
+command continues. A user's files are put into every output folder, and must be there at the end.
 
-`relay`: each party is a process in a network namespace with one link, to the relay's. `ray`: a
-driver and its actors. `simulation`: one process. A command that ended with an error is given again;
-where that does not help, the run was refused, and the line stands in "ends". A run hangs if nothing
-ends in `HUNG` seconds without a disturbance.
+Carriers: `relay`, each party a process in a network namespace with one link to the relay; `ray`, a
+driver and its actors; `simulation`, one process. A command that ended with an error is started
+again; if that keeps failing, the run counts as refused and its last message is under "ends". A run
+that does not end within `HUNG` seconds without disturbance counts as hung.
 
-It needs root, iproute2, a C compiler and nats-server. A full disk is a file system of its own in
-memory. A clock is stepped by a library that is loaded before the C library's.
+It needs root, iproute2, a C compiler and nats-server. A disk that is filled up is a small tmpfs.
+The clock of a process is changed by a library loaded before the C library (LD_PRELOAD).
 """
 
 from __future__ import annotations
@@ -98,9 +98,10 @@ time_t time(time_t *place) {
 
 
 def plan(number: int) -> Row:
-    """Carrier, protocol and disturbances of a run: (pause, kind, chance) each.
+    """Plan of a run: ``carrier``, ``protocol``, and ``steps``, its disturbances.
 
-    Of five runs three are sessions over the relay, one is Ray's and one a simulation.
+    A step is (pause in seconds, kind, random number in [0, 1)). Of five runs three use the relay,
+    one Ray, and one is a simulation.
     """
     chance = random.Random(f"chaos {number}")
     carrier = ("relay", "simulation", "relay", "ray", "relay")[number % 5]
@@ -117,10 +118,10 @@ def plan(number: int) -> Row:
 def compared(
     rows: Sequence[Row], wanted: Sequence[Row], *, lossless: bool = True
 ) -> dict[str, int]:
-    """Losses and rows of a history that are not those of an undisturbed run.
+    """Number of losses and rows that differ from an undisturbed run, and of times that decrease.
 
-    Rows are compared by their place, but for times and what is measured at the end. Steps that a
-    killed server had told to nobody may be missing of a history that is not `lossless`.
+    Rows are compared in order, without times, bytes and accuracies. If the history is not
+    `lossless`, steps may be missing that a killed server had not yet reported.
     """
     if not lossless:
         told = {row["step"] for row in rows} | {wanted[-1]["step"]}
@@ -142,19 +143,19 @@ def compared(
 
 
 def explained(code: int, log: str) -> bool:
-    """Whether an end is by a signal of ours, or by a line of the library."""
+    """Whether a process ended normally, by our signal, or with a message that is no traceback."""
     ours = (0, -signal.SIGKILL, -signal.SIGTERM)
     return code in ours or ("Traceback" not in log and bool(log.strip()))
 
 
 def kind_of_end(line: str) -> str:
-    """A line without its numbers, names and paths."""
+    """A log line without its numbers, names and paths, at most 110 characters, for counting."""
     line = re.sub(r"'[^']*'|\S*/\S+|\d+(\.\d+)?", "~", line)
     return re.sub(r"\s+", " ", re.sub(r"party ~|server", "X", line)).strip()[:110]
 
 
 def tally(rows: Sequence[Row]) -> Row:
-    """Counts over all runs."""
+    """Counts of runs, disturbances, differences and error messages over all result rows."""
     total: Row = {"runs": len(rows), "by_carrier": Counter(row["carrier"] for row in rows),
                   "by_protocol": Counter(row["protocol"] for row in rows)}  # fmt: skip
     total["disturbances"] = Counter(kind for row in rows for kind, _ in row["done"])
@@ -177,9 +178,11 @@ def tally(rows: Sequence[Row]) -> Row:
 def forked(
     work: Callable[[], None], log: Path, *, network: str = "", clock: Path | None = None
 ) -> int:
-    """Run something in a forked process, in a network and by a clock; its process number.
+    """Call `work` in a forked process, and return its process number.
 
-    What is imported before need not be imported again, so that five processes start in a second.
+    Its output goes to `log`; it enters the network namespace `network`, and its clock is changed by
+    the seconds in the file `clock`. Modules that this process has imported need no import, so that
+    five processes start in a second.
     """
     child = os.fork()
     if child:
@@ -211,7 +214,7 @@ def forked(
 
 
 def command(loaded: Path, *words: str) -> None:
-    """The command line, in this process; notes which modules it has loaded at the end."""
+    """Run ``securevfl WORDS`` in this process; at the end list its imported modules in `loaded`."""
     from securevfl.cli import main
 
     sys.argv = ["securevfl", *words]
@@ -223,20 +226,20 @@ def command(loaded: Path, *words: str) -> None:
 
 
 def load(loaded: Path) -> None:
-    """Load what earlier processes loaded, so that later ones are forked with it."""
+    """Import the modules listed in the file `loaded`, which forked processes then have."""
     for name in loaded.read_text().split() if loaded.exists() else ():
         with suppress(Exception):
             importlib.import_module(name)
 
 
 def ip(*words: str, check: bool = True) -> None:
-    """A command of iproute2."""
+    """Run the command ``ip`` of iproute2; CalledProcessError if it fails and `check` is true."""
     subprocess.run(["ip", *words], check=check, capture_output=True)
 
 
 @contextmanager
 def networks(names: Sequence[str], relay: str) -> Iterator[None]:
-    """Namespaces that reach the relay's, and nothing else."""
+    """Context with network namespaces `names`, each linked to the namespace `relay` only."""
     try:
         for name in (relay, *names):
             ip("netns", "add", name)
@@ -259,7 +262,7 @@ def networks(names: Sequence[str], relay: str) -> Iterator[None]:
 
 @contextmanager
 def small_disk(place: Path, size: int = SIZE) -> Iterator[Path]:
-    """A file system of `size` MiB."""
+    """Context with a tmpfs of `size` MiB, mounted at the new folder `place`."""
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}m", "chaos", place], check=True)
     try:
@@ -269,7 +272,7 @@ def small_disk(place: Path, size: int = SIZE) -> Iterator[Path]:
 
 
 def fill(place: Path, seconds: float) -> None:
-    """Leave no byte free for so long."""
+    """Fill the file system of `place` completely, and free it after `seconds`."""
     rest = place / "filler"
     with suppress(OSError), rest.open("wb", buffering=0) as file:
         while True:
@@ -279,7 +282,7 @@ def fill(place: Path, seconds: float) -> None:
 
 
 def stop(process: int, seconds: float) -> None:
-    """Stop a process for so long."""
+    """Suspend a process (SIGSTOP) for `seconds`."""
     with suppress(ProcessLookupError):
         os.kill(process, signal.SIGSTOP)
         time.sleep(seconds)
@@ -287,7 +290,7 @@ def stop(process: int, seconds: float) -> None:
 
 
 def last_line(text: str) -> str:
-    """The last line of a log, which is the reason of an end."""
+    """Last line of a log that is not blank, cut to 300 characters: usually an error message."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""
 
@@ -296,9 +299,9 @@ def last_line(text: str) -> str:
 
 
 class Run:
-    """Processes of a run in a folder, each with a disk and a clock of its own.
+    """One disturbed run: its processes, each with a disk and a clock of its own.
 
-    `words` are its command's by name of the process; `folders` are where a user's files lie.
+    `folder` holds everything; `row` is the plan, to which results are added.
     """
 
     def __init__(self, folder: Path, row: Row) -> None:
@@ -320,23 +323,26 @@ class Run:
         return ["run"]
 
     def home(self, name: str) -> Path:
-        """The disk of a process."""
+        """Folder that is the disk of a process."""
         return self.folder / f"disk-{name}"
 
     def out(self, name: str) -> Path:
-        """The folder that its command writes."""
+        """Folder to which the command of a process writes."""
         return self.home(name) / "out"
 
     def work(self, name: str) -> Callable[[], None]:
-        """The work of a process."""
+        """Function that a forked process calls: the command of the process `name`."""
         raise NotImplementedError
 
     def simulate(self) -> list[Row]:
-        """Rows of an undisturbed simulation with the same secrets."""
+        """History of an undisturbed simulation with the same secrets."""
         raise NotImplementedError
 
     def disturb(self, kind: str, chance: float) -> str:
-        """Disturb by a kind that only this carrier has; the name of whom it met."""
+        """Carry out a disturbance that only this carrier has; name of the affected process.
+
+        `chance` in [0, 1) chooses process and length.
+        """
         raise NotImplementedError
 
     def start(self, name: str) -> None:
@@ -350,15 +356,15 @@ class Run:
         self.running[name] = forked(self.work(name), log, network=self.network(name), clock=clock)
 
     def log(self, name: str) -> str:
-        """The words of its newest process."""
+        """Log of the newest process called `name`."""
         return (self.folder / f"{name}-{self.starts[name]}.log").read_text()
 
     def network(self, name: str) -> str:
-        """Namespace of a process; empty for this one's."""
+        """Network namespace of a process; "" for that of this process."""
         return ""
 
     def kill(self, name: str, how: int = signal.SIGKILL) -> None:
-        """End a process, if it runs."""
+        """Send the signal `how` to a process if it runs; SIGKILL is also waited for."""
         child = self.running.get(name)
         if child is None:
             return
@@ -369,7 +375,10 @@ class Run:
             del self.running[name]
 
     def look(self) -> None:
-        """Note which processes have ended, and give commands again."""
+        """Register ended processes, and start those again that ended with an error.
+
+        After five errors without a disturbance, or `TRIES` starts, the run is marked as refused.
+        """
         for name, child in list(self.running.items()):
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
@@ -391,7 +400,7 @@ class Run:
                 del self.ended[name]
 
     def plant(self) -> None:
-        """Put a user's files into each folder, as soon as it is there."""
+        """Put a user's files into each output folder that a command has begun to use."""
         for name in set(self.names()) - self.owned:
             if not self.is_begun(name):
                 continue
@@ -403,11 +412,11 @@ class Run:
                     path.write_text(f"mine: {one}")
 
     def is_begun(self, name: str) -> bool:
-        """Whether the command has written what it can go on from."""
+        """Whether the command of a process has stored a state from which it can continue."""
         raise NotImplementedError
 
     def do(self, kind: str, chance: float) -> None:
-        """Disturb the run."""
+        """Carry out a disturbance of this kind, and record it in the row."""
         alive = sorted(self.running)
         self.since.clear()
         name = alive[int(chance * len(alive))] if alive else ""
@@ -433,7 +442,10 @@ class Run:
         self.row["done"].append([kind, name])
 
     def put_back(self, name: str) -> str:
-        """Put a copy of a party's whole disk back that was made before; else make one."""
+        """Restore an earlier copy of a process's disk, and restart it; if there is none, make one.
+
+        Returns the name of the process, with ", copied" for a new copy.
+        """
         before = self.copies.pop(name, None)
         if before is None and self.copies:
             name, before = self.copies.popitem()
@@ -457,7 +469,7 @@ class Run:
         return name
 
     def go(self) -> None:
-        """Start, disturb, and wait for the end."""
+        """Start all processes, carry out the planned disturbances, and wait for the end."""
         for name in self.names():
             self.start(name)
         for pause, kind, chance in self.row["steps"]:
@@ -478,11 +490,15 @@ class Run:
         self.end()
 
     def pause(self, length: float) -> None:
-        """Let the run go on undisturbed for a while."""
+        """Wait without disturbances for about `length` seconds."""
         self.wait(length)
 
     def wait(self, seconds: float, *, quiet: bool = False, past: int | None = None) -> bool:
-        """Wait for the end, or the round after `past`; `quiet`: as long as any folder changes."""
+        """Wait until no process runs; return whether that was so within `seconds`.
+
+        With `quiet` the time starts again whenever a folder changes. With `past` the wait ends
+        after that round, too.
+        """
         end, before, looked = time.monotonic() + seconds, 0, 0.0
         while time.monotonic() < end:
             self.look()
@@ -498,22 +514,22 @@ class Run:
         return False
 
     def rounds(self) -> int:
-        """Rounds that the server has recorded."""
+        """Number of rounds that the server has recorded."""
         path = self.out("server") / "events.jsonl"
         return path.read_text().count('"name": "round"') if path.exists() else 0
 
     def state(self) -> int:
-        """A number that changes when a process starts, or writes into its folder."""
+        """Number that changes when a process starts or writes into its folder."""
         times = [path.lstat().st_mtime_ns for path in self.folder.glob("disk-*/out/**/")]
         return hash((*times, *self.starts.values()))
 
     def end(self) -> None:
-        """End what runs."""
+        """Kill all running processes."""
         for name in list(self.running):
             self.kill(name)
 
     def judge(self) -> None:
-        """Compare with an undisturbed run, and look for the user's files."""
+        """Add to the row whether the run completed, and its differences from a simulation."""
         row = self.row
         row["complete"] = not row["hung"] and not row["refused"] and all(
             self.ended.get(name) == 0 for name in self.names()
@@ -533,7 +549,7 @@ class Run:
         }  # fmt: skip
 
     def compare(self, place: Path) -> None:
-        """Write counts of what differs from a simulation in this process."""
+        """Write the numbers of differences from a simulation to the file `place` as JSON."""
         from securevfl.runs.storage import read_history
 
         first = self.names()[0]
@@ -545,7 +561,7 @@ class Run:
 
 
 class OneRun(Run):
-    """A simulation, or a driver with its actors."""
+    """Run of one process: a simulation, or a Ray driver with its actors."""
 
     def work(self, name: str) -> Callable[[], None]:
         return functools.partial(self._run, self.out(name))
@@ -614,7 +630,7 @@ class OneRun(Run):
 
 
 class Session(Run):
-    """Parties over a relay, in namespaces."""
+    """Session of organisations over a relay, each party in a network namespace."""
 
     def __init__(self, folder: Path, row: Row) -> None:
         super().__init__(folder, row)
@@ -630,11 +646,11 @@ class Session(Run):
         return f"{self.label}-{name}"
 
     def relay_network(self) -> str:
-        """Namespace of the relay."""
+        """Name of the relay's network namespace."""
         return f"{self.label}-relay"
 
     def prepare(self) -> None:
-        """Keys, tables, the manifest and the relay's folder."""
+        """Write keys, tables, the manifest and the relay's folder."""
         from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
         from securevfl.runs.organisations.relay import init
         from securevfl.runs.organisations.terms import Terms
@@ -658,7 +674,7 @@ class Session(Run):
         self.address = told["relay"]
 
     def write_tables(self) -> None:
-        """Tables with ids that overlap, each in an order of its own."""
+        """Write the parties' tables: overlapping ids, each table in its own order."""
         import numpy as np
         import pandas as pd
         from sklearn.datasets import load_digits
@@ -677,7 +693,7 @@ class Session(Run):
         labels.to_csv(self.home("server") / "table.csv", index=False)
 
     def start_relay(self) -> None:
-        """Start nats-server in its namespace."""
+        """Start nats-server in the relay's namespace."""
         from securevfl.runs.organisations.relay import start
 
         serve = functools.partial(start, self.folder / "relay")
@@ -765,7 +781,7 @@ class Session(Run):
 
 
 def one(number: int) -> Row:
-    """A run, from its plan to its verdict."""
+    """Carry out a run by its number, and return its result row."""
     row: Row = plan(number) | {"done": [], "ends": [], "unexplained": [], "hung": {}, "refused": "",
                                "complete": False, "files_lost": []}  # fmt: skip
     began = time.monotonic()
@@ -781,7 +797,7 @@ def one(number: int) -> Row:
 
 
 def with_clock() -> None:
-    """Begin anew with the library that steps clocks."""
+    """Start this program again with the library that changes clocks, unless it is loaded."""
     if "CHAOS_CLOCK" in os.environ:
         return
     place = Path(tempfile.gettempdir()) / f"chaos-clock-{os.getpid()}.so"
@@ -792,7 +808,7 @@ def with_clock() -> None:
 
 
 def main() -> None:
-    """Make the runs that are missing, and print the counts."""
+    """Carry out the missing runs, and print the counts."""
     parser = argparse.ArgumentParser(description="Runs under chaos; one line of JSON each.")
     parser.add_argument("--out", type=Path, required=True, help="File of results, which grows.")
     parser.add_argument("--numbers", default="0:100", help="First number, and one past the last.")

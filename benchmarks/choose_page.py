@@ -53,26 +53,26 @@ FAULTS = ("none", "guest 0.5", "guest 0.1", "link 0.5", "link 0.1")
 
 
 def read(name: str) -> dict[str, Any]:
-    """One committed result."""
+    """Content of a committed JSON file of results, by its path below the results."""
     content: dict[str, Any] = json.loads((RESULTS / name).read_text())
     return content
 
 
 def study(name: str) -> dict[str, Any]:
-    """The committed results of a study."""
+    """Content of ``results.json`` of a study, by its folder below the results."""
     content = load(RESULTS / name)
     assert content is not None, name
     return content
 
 
 def source(*names: str) -> list[str]:
-    """Lines that name the files which figures come from."""
+    """Lines of Markdown that link the files of results behind a table."""
     links = ", ".join(f"[{name}](../{RESULTS}/{name})" for name in names)
     return ["", f"From {links}.", ""]
 
 
 def leaks() -> list[str]:
-    """Success of three attacks on each method."""
+    """Table of the success of three attacks against each method, with its accuracy."""
     rows = [["method", *ATTACKS.values(), "accuracy, %"]]
     files = {"privacy/attacks-digits.json": METHODS, "privacy/attacks-coded-digits.json": CODED}
     for file, methods in files.items():
@@ -87,7 +87,7 @@ def leaks() -> list[str]:
 
 
 def price() -> list[str]:
-    """Accuracy, time and bytes of the methods that protect embeddings, beside two that do not."""
+    """Table of accuracy, time and bytes of protecting methods, beside two without protection."""
     file = "comparators/table.json"
     runs = [run for run in read(file)["runs"] if run["data"] == "digits"]
     rows = [["method", "accuracy, %", "virtual time, s", "kB a round", "MB once", "CPU ms a round"]]
@@ -103,7 +103,7 @@ def price() -> list[str]:
 
 
 def times() -> list[str]:
-    """Accuracy at some virtual times."""
+    """Table of accuracy at three virtual times, by method."""
     chosen, name = (10, 20, 60), "digits"
     runs = study(f"coded_split/{name}")["times"]["runs"]
     rows = [[name, *(f"{time} s" for time in chosen)]]
@@ -114,7 +114,7 @@ def times() -> list[str]:
 
 
 def crashes() -> list[str]:
-    """Accuracy under some faults."""
+    """Table of accuracy under five kinds of faults, by method."""
     runs = study("faults/digits")["runs"]
     rows = [["method", *FAULTS]]
     for run in dict.fromkeys(label.rsplit(", ", 1)[0] for label in runs):
@@ -132,7 +132,7 @@ def crashes() -> list[str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Markdown of the page: the words of choose.md with the tables in their places."""
     text = WORDS.read_text()
     tables = {
         "leaks": leaks,

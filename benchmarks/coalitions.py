@@ -1,13 +1,15 @@
-"""Gains of each coalition from coded_split, measured: ``python benchmarks/coalitions.py``.
+"""Information that each coalition gets from coded_split: ``python benchmarks/coalitions.py``.
 
-- gram: the server's inner products of all rows by plain solving, epoch by epoch, and by rank;
-- rotation: rows from known rows, and columns by independent component analysis;
-- fedvs: the same against FedVS with SGD, whose sums are rounded;
-- ten_rounds: the same on breast-cancer at h = 64 after ten rounds, in two fields;
-- holders: what T, T + 1 and K + T holders decode, and the server with them;
-- labels: the clients' attacks over many seeds, one epoch each, so that intervals are narrow.
+- gram: inner products of rows that the server solves for, from 6 to 8 epochs in batches;
+- rank: all inner products by rank, from batches of all rows; then rows and columns from them;
+- independent: the same as rank, on independent synthetic columns;
+- fedvs: the same attack against FedVS with SGD, whose sums are rounded;
+- ten_rounds: that attack on breast-cancer at h = 64 after ten rounds, in two fields;
+- holders: values that T, T + 1 and K + T holders decode from their shares;
+- labels: attacks of clients on labels over many seeds, so that intervals are narrow.
 
-Writes benchmarks/results/privacy/coalitions.json after each part; words name the parts to run.
+The parts named on the command line are run, by default all. Each is written to
+benchmarks/results/privacy/coalitions.json when it ends.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ Row = dict[str, Any]
 
 
 def seen(name: str, data: VerticalDataset, seed: int, **options: Any) -> ObservedRun:
-    """A run of which the server keeps everything."""
+    """Run of a protocol, recorded with the joint embeddings of all rounds; degree 1 by default."""
     cls = get_protocol(name)
     known = {"degree": 1, "lr": 0.01, **options}
     made = cls(make_config(cls, known), data, seed=seed)
@@ -61,21 +63,24 @@ def seen(name: str, data: VerticalDataset, seed: int, **options: Any) -> Observe
 
 
 def whole_rows(run: ObservedRun) -> np.ndarray:
-    """X of all clients, side by side, as it is rounded; by training row."""
+    """Expanded columns of all clients, (M, columns), as whole multiples of 2^-data_bits."""
     protocol: Any = run.protocol
     columns = [expand(x.astype(np.float64), protocol.config.degree) for x in protocol.data.train]
     return np.floor(np.concatenate(columns, axis=1) * 2.0**protocol.config.data_bits + 0.5)
 
 
 def visits(run: ObservedRun) -> list[Visit]:
-    """The server's view."""
+    """Server's view of a run: decoded sums and dealt steps, batch by batch."""
     found = visits_of(run)
     assert not isinstance(found, NoView), found
     return found
 
 
 def epoch_by_epoch() -> list[Row]:
-    """Plain solving of equations in batches: rows of X X^T that come out, of a sample."""
+    """Inner products of sampled rows with all rows, solved from sums in batches; 6 to 8 epochs.
+
+    Each result counts the rows that were solved, and those that are exact.
+    """
     made = []
     for seed in range(SEEDS):
         M, h, batch = 240, 40, 60
@@ -99,7 +104,10 @@ RANKS = (("breast-cancer", 6, 16), ("digits", 8, 64))
 
 
 def by_rank() -> list[Row]:
-    """Batches of all rows: epochs until the whole of X X^T is there; then known rows, and ICA."""
+    """Inner products of all rows by their rank, on two data sets with batches of all rows.
+
+    Results have the epochs needed, and the success of `_after`.
+    """
     made = []
     for name, parties, h in RANKS:
         for seed in range(SEEDS):
@@ -129,7 +137,11 @@ def _by_rank(name: str, run: ObservedRun, seed: int) -> Row:
 
 
 def _after(gram: np.ndarray, truth: np.ndarray, raw: np.ndarray, rank: int, seed: int) -> Row:
-    """Rows and columns that follow from a Gram matrix: by known rows, and by ICA."""
+    """Success of finding rows from known rows, and columns by independent component analysis (ICA).
+
+    Both start from the Gram matrix `gram`. `truth` has the expanded rows, `raw` the columns; once
+    rank + 2 rows are known, once half of the rank.
+    """
     stream = np.random.Generator(np.random.Philox(seed))
     found = {}
     for word, count in (("known", rank + 2), ("half_known", rank // 2)):
@@ -144,7 +156,7 @@ def _after(gram: np.ndarray, truth: np.ndarray, raw: np.ndarray, rank: int, seed
 
 
 def independent() -> list[Row]:
-    """ICA after the Gram attack on 12 independent columns, uniform or exponential; 4 owners."""
+    """`by_rank` on 12 independent columns of 4 owners, uniform or exponential."""
     made = []
     for seed in range(SEEDS):
         stream = np.random.Generator(np.random.Philox(seed + 100))
@@ -165,7 +177,7 @@ def independent() -> list[Row]:
 
 
 def fedvs() -> list[Row]:
-    """FedVS with SGD, masked: relative error of X X^T by the same epochs."""
+    """Relative error of the inner products against FedVS with SGD, masked, after 2 to 6 epochs."""
     made = []
     for name, parties, h in RANKS:
         for seed in range(SEEDS):
@@ -191,7 +203,7 @@ FIELDS: dict[str, dict[str, int]] = {  # the default, and one with finer roundin
 
 
 def ten_rounds() -> list[Row]:
-    """Masked FedVS with SGD and h = 64, ten rounds of all rows: relative errors of X X^T."""
+    """Relative errors of inner products and distances against FedVS, ten rounds of all rows."""
     made = []
     for name, bits in FIELDS.items():
         for seed in range(SEEDS):
@@ -214,14 +226,14 @@ def _relative(found: np.ndarray, truth: np.ndarray) -> float:
 
 
 def _distances(gram: np.ndarray) -> np.ndarray:
-    """Distances between different rows, by their inner products."""
+    """Euclidean distances between all pairs of rows, from their inner products."""
     lengths = np.diag(gram)
     squares = lengths[:, None] + lengths[None] - 2 * gram
     return np.sqrt(np.maximum(squares[np.triu_indices(len(gram), 1)], 1e-12))
 
 
 def holders() -> list[Row]:
-    """Parts of data, first models and steps that coalitions of holders decode; T decode none."""
+    """Fractions of an owner's data, first model and steps that coalitions of holders decode."""
     from scipy.stats import chisquare
 
     made = []
@@ -260,14 +272,14 @@ def holders() -> list[Row]:
 
 
 def _quantised(protocol: Any, owner: int) -> np.ndarray:
-    """One owner's rows in whole numbers."""
+    """One owner's expanded columns, times 2^data_bits and rounded to whole numbers."""
     columns = expand(protocol.data.train[owner], protocol.config.degree).astype(np.float64)
     whole: np.ndarray = np.floor(columns * 2.0**protocol.config.data_bits + 0.5)
     return whole
 
 
 def _held(outcome: Any, steps: int) -> dict[str, dict[int, np.ndarray]]:
-    """Shares of the victim's data and first model, and of the last step, as they were sent."""
+    """Shares that holders received: of the victim's data and first model, and of round `steps`."""
     sent, columns = outcome.simulation.transcript, outcome.simulation.transcript.columns()
     found: dict[str, dict[int, np.ndarray]] = {}
     by = {
@@ -299,7 +311,7 @@ LABELLED: tuple[tuple[str, dict[str, Any], int, dict[str, Any], int], ...] = (
 
 
 def labels() -> list[Row]:
-    """Label inference against fedvs and coded_split, with one segment and with two."""
+    """Cells of label attacks on fedvs, and on coded_split with one and two segments."""
     made = []
     for name, data, rounds, options, seeds in LABELLED:
         own = f"client_lr={1 if 'lr' in options else 16},helpers=1"
@@ -330,7 +342,7 @@ PARTS = {
 
 
 def main() -> None:
-    """Run the parts that are asked for, all of them without words."""
+    """Run the parts named on the command line, by default all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     asked = parser.parse_args().parts or list(PARTS)

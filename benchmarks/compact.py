@@ -1,11 +1,10 @@
-"""Keep of results what pages, pictures and verdicts use: ``python benchmarks/compact.py [FOLDER]``.
+"""Reduce stored results to what pages and pictures use: ``python benchmarks/compact.py [FOLDER]``.
 
-`securevfl study` writes more than is stored here. In each folder, all by default, results.json
-loses measures that no page prints, curves.csv keeps what pictures are drawn from and times.csv
-stays where the study names its times; results.csv, which has the values of results.json, goes.
-Numbers of curves have nine significant digits: pictures do not show more. All others are as they
-were, since a mean on the edge of two printed digits must not change. JSON is on one line. What is
-compact already stays as it is.
+`securevfl study` writes more than is committed. In each folder (default: all) results.json loses
+measures that no page prints, curves.csv keeps the columns that are drawn, times.csv stays only if
+the study names its times, and results.csv is removed, as its values are in results.json. Numbers of
+curves are rounded to nine significant digits; all others are unchanged, so that no printed mean
+changes. JSON is written on one line. A compact folder is not changed.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ OF_TIMES = ("run", "seed", "time", "accuracy", "rmse")
 
 
 def write(path: Path, content: Any) -> None:
-    """JSON on one line."""
+    """Write content as JSON on one line."""
     path.write_text(json.dumps(content, separators=(",", ":"), ensure_ascii=False) + "\n")
 
 
 def single(path: Path) -> None:
-    """Compact another result; of a matrix of attacks, rows of single seeds are in no page."""
+    """Compact a JSON file; a matrix of attacks loses its rows of single seeds, which are unused."""
     content = json.loads(path.read_text())
     if path.name.startswith("attacks-"):
         content.pop("rows", None)
@@ -43,7 +42,7 @@ def single(path: Path) -> None:
 
 
 def study(folder: Path) -> None:
-    """Compact the results of one study."""
+    """Compact the folder of a study."""
     path, table = folder / "results.json", folder / "results.csv"
     content = json.loads(path.read_text())
     if table.exists():
@@ -63,21 +62,21 @@ def study(folder: Path) -> None:
 
 
 def _asks_for_times(folder: Path) -> bool:
-    """Whether the study names virtual times; else its table has forty that nobody reads."""
+    """Whether the study's file names virtual times; else its times are 40 default ones, unused."""
     file = PAPERS / folder.parent.name / f"{folder.name}.toml"
     lines = file.read_text().splitlines() if file.exists() else []
     return any(line.startswith("times") for line in lines)
 
 
 def _of_pictures(folder: Path) -> tuple[str, ...]:
-    """Other measures of a curve: of CVFL's figures the loss, of aligned rows the AUC."""
+    """Further columns of curves in pictures: the loss for CVFL's figures, the AUC for VFLHLP."""
     if folder.parent.name == "cvfl" and folder.name.startswith("figure"):
         return ("test_loss",)
     return ("auc",) if folder.parent.name == "vflhlp" else ()
 
 
 def _add_counts(runs: Mapping[str, Any], rows: list[dict[str, str]]) -> None:
-    """Means of the counts of a run's jobs that have them."""
+    """Add to each run the means of the counts in `COUNTS`, from the rows of results.csv."""
     for label, run in runs.items():
         for name in COUNTS:
             values = [float(row[name]) for row in rows if row["run"] == label and row.get(name)]
@@ -91,7 +90,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _cut(path: Path, names: tuple[str, ...], told: Callable[[str], str]) -> None:
-    """Write the columns of a table that are kept."""
+    """Rewrite a CSV file with the columns in `names`, each cell passed through `told`."""
     if not path.exists():
         return
     rows = _rows(path)
@@ -103,7 +102,7 @@ def _cut(path: Path, names: tuple[str, ...], told: Callable[[str], str]) -> None
 
 
 def _number(text: str) -> str:
-    """A number with nine significant digits; other texts, and whole numbers, as they are."""
+    """Text of a number with nine significant digits; integers and other texts are unchanged."""
     try:
         int(text)
         return text
@@ -116,7 +115,7 @@ def _number(text: str) -> str:
 
 
 def main() -> None:
-    """Compact the folders that are named, or all."""
+    """Compact the folders named on the command line, by default all."""
     for folder in [Path(name) for name in sys.argv[1:]] or [RESULTS]:
         for path in sorted(folder.rglob("*.json")):
             if path.name == "results.json":

@@ -1,10 +1,10 @@
-"""FedVS, masks, homomorphic encryption and noise side by side.
+"""Comparison of FedVS with masked sums, homomorphic encryption and noise on equal runs.
 
-All runs go to benchmarks/results/comparators/table.json, of which comparators_page.py makes tables.
-All methods have the same rows, batches, networks, initial weights and delays (the paper's). Rounds,
-batch, width, learning rate and K are ours. Computing time is CPU time of the one process that runs
-all parties, sealed links included, without the evaluation. A finished run is kept in a .jsonl file,
-so that an interrupted measurement goes on where it stopped.
+All runs go to benchmarks/results/comparators/table.json, from which comparators_page.py makes
+tables. Methods have equal rows, batches, networks, initial weights and delays (the paper's).
+Rounds, batch, width, learning rate and K are ours. Computing time is the CPU time of one process
+that runs all parties with sealed links, without evaluation. Finished runs are stored in a .jsonl
+file, so an interrupted measurement continues.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def settings() -> Iterator[dict[str, Any]]:
 
 
 def one(data: str, seed: int, method: str) -> dict[str, Any]:
-    """Figures of one run."""
+    """Measures of a run: accuracy, virtual time, bytes, CPU time, tolerated stragglers, epsilon."""
     protocol, own = (METHODS | PAILLIER)[method]
     dataset = load_dataset(data, parties=SETS[data], seed=seed)
     options = {**OPTIONS, **own}
@@ -83,7 +83,7 @@ def one(data: str, seed: int, method: str) -> dict[str, Any]:
 
 
 def survived(protocol: Any) -> int:
-    """Stragglers that a round does not wait for."""
+    """Number of stragglers that a round does not wait for: N - R, or N - quorum."""
     told, N = protocol.describe(), protocol.data.parties
     return N - int(told.get("R") or told.get("quorum") or N)
 

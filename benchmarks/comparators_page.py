@@ -30,13 +30,13 @@ COSTS = ("survived", "bytes_setup", "bytes_round", "virtual_seconds", "cpu_ms_ro
 
 
 def runs(name: str) -> list[dict[str, Any]]:
-    """Runs of a file of results."""
+    """List of runs in a JSON file of results, by its path below the results."""
     found: list[dict[str, Any]] = json.loads((RESULTS / name).read_text())["runs"]
     return found
 
 
 def page() -> str:
-    """Text of the page."""
+    """Markdown of the page."""
     lines = [HEAD]
     for name, parties in SETS.items():
         own = [row for row in runs("comparators/table.json") if row["data"] == name]

@@ -32,7 +32,7 @@ SIZES = ("width", "degree", "batch", "rounds", "sum_budget")
 
 
 def measured(name: str, seed: int, **options: object) -> dict[str, object]:
-    """One run: its sizes, what it released and its test accuracy."""
+    """Sizes, released equations, steps and test accuracy of one run of fedvs."""
     data = load_dataset(name, parties=PARTIES.get(name), seed=seed)
     if SETS[name] is not None:
         data = data.subset(SETS[name], data.test_rows)
@@ -54,7 +54,7 @@ def interval(values: list[float]) -> list[float]:
 
 
 def main() -> None:
-    """Run the sets that are named, or all."""
+    """Run the data sets named on the command line, by default all."""
     content = json.loads(OUT.read_text()) if OUT.exists() else {"sets": {}}
     for name in sys.argv[1:] or SETS:
         ours = [measured(name, seed) for seed in SEEDS]

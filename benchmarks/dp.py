@@ -79,7 +79,7 @@ def sampled_epsilon(multiplier: float, rate: float, steps: int, *, method: str) 
 
 
 def reading() -> dict[str, Any]:
-    """All readings of epsilon' = 5 by data set and epochs."""
+    """Total epsilon of a training under each reading of epsilon' = 5, by data set and epochs."""
     z = noise_multiplier(5.0, DELTA)
     rows = []
     for (name, (M, b)), epochs in itertools.product(PAPER.items(), EPOCHS):
@@ -113,7 +113,10 @@ def reading() -> dict[str, Any]:
 
 
 def split_runs(seeds: int) -> Iterator[dict[str, Any]]:
-    """Settings of the mechanisms of wait_dp; split without noise, and with untrained clients."""
+    """Settings of runs of wait_dp with each kind of noise, and of split without noise.
+
+    Split also runs with untrained clients, for comparison.
+    """
     for data, seed in itertools.product(SETS, range(seeds)):
         yield {"data": data, "seed": seed, "what": "no noise", "epsilon": None}
         yield {"data": data, "seed": seed, "what": "untrained clients", "epsilon": None}
@@ -123,7 +126,7 @@ def split_runs(seeds: int) -> Iterator[dict[str, Any]]:
 
 
 def split_run(data: str, seed: int, what: str, epsilon: float | None) -> dict[str, Any]:
-    """Accuracy and epsilon of all rounds."""
+    """Test measures of one such run, with ``total``, the epsilon of all its rounds."""
     options: dict[str, Any] = {}
     if what == "untrained clients":
         options = {"client_lr": 1e-12}
@@ -140,7 +143,7 @@ def split_run(data: str, seed: int, what: str, epsilon: float | None) -> dict[st
 
 
 def run(protocol: Any, data: str, seed: int, **options: Any) -> Any:
-    """One run without delays."""
+    """Run of a protocol without delays, with the sizes of a data set."""
     said = SETS[data]
     dataset = load_dataset(data, parties=said["parties"], seed=seed)
     own = {"rounds": said["rounds"], "batch": said["batch"], **OPTIONS}
@@ -157,7 +160,7 @@ def tested(outcome: Any) -> dict[str, float]:
 
 
 def showing() -> list[str]:
-    """Protocols that show single embeddings, without noise of their own."""
+    """Names of protocols in which single embeddings are sent, without wait_dp, which adds noise."""
     data = load_dataset("digits", parties=8).subset(60, 20)
     found = []
     for name, cls in find_protocols().items():
@@ -173,10 +176,10 @@ def showing() -> list[str]:
 
 
 def noised(name: str, epsilon: float) -> Any:
-    """A protocol whose clients clip and noise each single embedding when they send it.
+    """Protocol class derived from `name`, whose clients clip each embedding and add noise to it.
 
-    The experimenter's wrapper: clients step through the clipping as those of wait_dp do, and
-    releases of each row and client are counted as they are sent.
+    Clients train through the clipping as those of wait_dp do. ``released`` counts the releases of
+    each row and client.
     """
     base = get_protocol(name)
     sigma = 2 * CLIP * noise_multiplier(epsilon, DELTA)
@@ -242,7 +245,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def variants() -> dict[str, dict[str, Any]]:
-    """Runs by name: those above, and all other protocols that show embeddings."""
+    """Protocol and options of each run by name: `VARIANTS`, and other protocols of `showing`."""
     own = {options["protocol"] for options in VARIANTS.values()}
     rest = {name: {"protocol": name} for name in showing() if name not in own}
     return VARIANTS | rest
@@ -255,7 +258,10 @@ def protocol_runs(seeds: int) -> Iterator[dict[str, Any]]:
 
 
 def protocol_run(data: str, seed: int, what: str, epsilon: float | None) -> dict[str, Any]:
-    """Accuracy and epsilon of all releases of the row that was released most often."""
+    """Test measures of one run with noise, with ``total``, its epsilon.
+
+    Epsilon is that of the row with most releases.
+    """
     options = dict(variants()[what])
     name = options.pop("protocol")
     if name == "vafl":  # a round is one arrival: as many embeddings as the others send
@@ -277,7 +283,7 @@ def protocol_run(data: str, seed: int, what: str, epsilon: float | None) -> dict
 def carried_out(
     kept: Path, wanted: Iterator[dict[str, Any]], one: Callable[..., dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """All runs, those that are done already taken from the file of an interrupted measurement."""
+    """Results of all wanted runs; the file `kept` has finished ones, and is deleted at the end."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     lines = kept.read_text().splitlines() if kept.exists() else []
     done = {row["key"]: row for row in map(json.loads, lines)}
@@ -297,7 +303,7 @@ def carried_out(
 def measured(
     name: str, wanted: Iterator[dict[str, Any]], one: Callable[..., dict[str, Any]]
 ) -> dict[str, Any]:
-    """Content of a file of results: all runs, and what they have in common."""
+    """Content of a file of results: all runs, and their common settings."""
     rows = carried_out(RESULTS / f"{name}.jsonl", wanted, one)
     return {
         "delta": DELTA,
@@ -312,7 +318,7 @@ def measured(
 
 
 def _per_epoch(data: str) -> int:
-    """Rounds of an epoch: each row is released once in it."""
+    """Number of rounds in an epoch, in which each row is released once."""
     rows = load_dataset(data, parties=SETS[data]["parties"]).rows
     stream = np.random.Generator(np.random.Philox(0))
     return Batches(rows, 1, SETS[data]["batch"], lambda *_: stream).per_epoch
@@ -324,7 +330,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
 def draw(name: str, title: str, path: Path) -> None:
-    """Accuracy or AUC against the epsilon of the whole training, a panel for each data set."""
+    """Draw accuracy or AUC against epsilon of the whole training, a panel for each data set."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -353,7 +359,7 @@ def draw(name: str, title: str, path: Path) -> None:
 
 
 def _line(panel: Any, rows: list[dict[str, Any]], shown: str, what: str, colour: str) -> None:
-    """Mean over seeds with their range; a horizontal line for runs without noise."""
+    """Draw the mean over seeds and their range; runs without noise are a horizontal line."""
     epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"] is not None})
     means, lows, highs, totals = [], [], [], []
     for epsilon in epsilons:

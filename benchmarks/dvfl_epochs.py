@@ -43,7 +43,7 @@ def make(protocol: str, data: Any, **options: Any) -> Any:
 
 
 def encoders(made: Any, rows: np.ndarray) -> dict[str, Callable[[], Any]]:
-    """Steps of a guest and a host; a training step holds its own forward pass."""
+    """Functions to time for DVFL's guest and host; a training step includes its forward pass."""
     guest = made.party(0).network
     host = made.party(made.hosts[0]).network
     joint = np.tile(guest.encode(rows), (1, made.data.parties))

@@ -1,16 +1,19 @@
-"""Cost of the simulation: messages a second, and rounds of fedvs and split beside plain torch.
+"""Cost of the simulation: messages per second, and rounds of fedvs and split beside plain torch.
 
-``python benchmarks/engine.py messages`` lets all parties send to all, round after round; the design
-asks for at least 100,000 messages a second at 28 parties. ``python benchmarks/engine.py rounds``
-trains one model of one size four ways: fedvs at the default prime and at 2^31-1, split (its float
-twin), and a loop in plain torch as a user would write it. They take turns in one process and on
-one thread. Figures are medians of CPU milliseconds a round of all parties, and of the ratios of
-neighbouring turns. ``--against CHECKOUT`` lets another checkout of this repository do the same in a
-process beside this one, turn by turn. ``python benchmarks/engine.py growth`` gives CPU and memory
-of fedvs and split by parties, rows and rounds up to sizes that `securevfl bench scale` leaves out,
-with slopes and a picture; it measures what its file of results lacks.
+``python benchmarks/engine.py messages``: all parties send to all in each round; at least 100,000
+messages per second at 28 parties are required.
 
-Prints one JSON object.
+``python benchmarks/engine.py rounds``: one model of one size is trained by fedvs at the default
+prime and at 2^31-1, by split (its twin in floats), and by a loop in plain torch. They take turns in
+one process on one thread. Results are medians of CPU milliseconds per round of all parties, and of
+ratios within a turn. ``--against CHECKOUT`` also measures another checkout of this repository in a
+second process, turn by turn.
+
+``python benchmarks/engine.py growth``: CPU time and memory of fedvs and split by parties, rows and
+rounds, up to larger sizes than `securevfl bench scale`, with exponents and a picture. Only what its
+file of results lacks is measured.
+
+Each prints one JSON object.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ PEERS = (("fedvs", "split"), ("fedvs 31", "split"), ("split", "torch"), ("fedvs"
 
 
 class Talker(Party):
-    """Sends an array to everyone and collects one from everyone, `wanted` times."""
+    """Party that sends an array to all parties and collects one from each, for `wanted` rounds."""
 
     def __init__(self, index: int, peers: range, wanted: int) -> None:
         super().__init__(index, peers)
@@ -64,7 +67,7 @@ class Talker(Party):
 
 
 def messages_per_second(parties: int = 28, rounds: int = 200) -> dict[str, Any]:
-    """Run all to all under the paper's delays and bandwidth; messages to oneself do not count."""
+    """Messages per second, all to all, under the paper's delays; those to oneself do not count."""
     talkers = {n: Talker(n, range(parties), rounds) for n in range(parties)}
     simulation = Simulation(talkers, conditions=paper(parties, batch_rows=64))
     start, cpu_start = perf_counter(), process_time()
@@ -84,7 +87,10 @@ def messages_per_second(parties: int = 28, rounds: int = 200) -> dict[str, Any]:
 
 
 def torch_loop(data: Any, segments: int, batch: int, degree: int) -> Callable[[int], float]:
-    """The model of split, trained in one place: bottoms without hidden layers, mean, top, Adam."""
+    """Function that trains the model of split for some rounds in plain torch, and returns the loss.
+
+    Bottom models are linear, their mean goes to the top model, and the optimiser is Adam.
+    """
     import torch
 
     torch.manual_seed(0)
@@ -116,7 +122,7 @@ def torch_loop(data: Any, segments: int, batch: int, degree: int) -> Callable[[i
 
 
 def methods_of(parties: int, rounds: int) -> dict[str, Callable[[int], Any]]:
-    """A function that goes on by some rounds, for each method."""
+    """Function for each method that advances its run by a number of rounds."""
     features, segments, batch, degree = SIZES[parties]
     data = uniform(RoundSize(parties=parties, features=features, rows=ROWS))
     options = {
@@ -135,7 +141,7 @@ def methods_of(parties: int, rounds: int) -> dict[str, Callable[[int], Any]]:
 
 
 class Here:
-    """Turns of all methods in this process."""
+    """Runs of all methods in this process, timed in turns."""
 
     def __init__(self, parties: int, turns: int, rounds: int) -> None:
         self.rounds = rounds
@@ -144,7 +150,7 @@ class Here:
             advance(WARM_UP)
 
     def turn(self) -> dict[str, float]:
-        """CPU milliseconds a round of each method."""
+        """CPU milliseconds per round of each method."""
         found = {}
         for name, advance in self.methods.items():
             started = process_time()
@@ -154,7 +160,7 @@ class Here:
 
 
 class There:
-    """Turns of all methods in another process, with another checkout."""
+    """Runs of all methods in another process, by the code of another checkout."""
 
     def __init__(self, checkout: Path, parties: int, turns: int, rounds: int) -> None:
         sizes = [str(each) for each in (parties, turns, rounds)]
@@ -166,7 +172,7 @@ class There:
         self.turn()  # it is built when this comes back
 
     def turn(self) -> dict[str, float]:
-        """CPU milliseconds a round of each method, measured by the other process."""
+        """CPU milliseconds per round of each method, measured by the other process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
@@ -176,7 +182,7 @@ class There:
 
 
 def worker(parties: int, turns: int, rounds: int) -> None:
-    """Take a turn for each line of the standard input."""
+    """Measure a turn, and print it as JSON, for each line of standard input."""
     with one_thread():
         here = Here(parties, turns + 1, rounds)
         for _ in sys.stdin:
@@ -184,7 +190,7 @@ def worker(parties: int, turns: int, rounds: int) -> None:
 
 
 def summary(turns: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Medians of milliseconds, and of ratios of one turn."""
+    """Median milliseconds of each method, and median ratios of methods within a turn."""
     return {
         "ms": {name: round(statistics.median(t[name] for t in turns), 2) for name in turns[0]},
         "ratios": {
@@ -196,7 +202,7 @@ def summary(turns: Sequence[dict[str, float]]) -> dict[str, Any]:
 def compare(
     parties: int = 28, turns: int = 9, rounds: int = 3, against: Path | None = None
 ) -> dict[str, Any]:
-    """Rounds of all methods, and of those of another checkout where one is given."""
+    """Medians of all methods by this checkout, and by `against` with ratios if it is given."""
     root = Path(__file__).resolve().parent.parent
     where = {"here": root} if against is None else {"here": root, "against": against.resolve()}
     every = {name: There(path, parties, turns, rounds) for name, path in where.items()}
@@ -213,7 +219,7 @@ def compare(
 
 
 def sizes_of_growth() -> list[tuple[str, Point]]:
-    """The option that is varied, and the size of each run; parties have at least a column each."""
+    """Pairs (varied size, sizes of a run); each party has at least one column."""
     both = ("split", "fedvs")
     parties = [(name, n) for n in (8, 64, 256) for name in both] + [("fedvs", 512), ("split", 1000)]
     rows = [(name, n) for n in (512, 100_000, 1_000_000) for name in both] + [("split", 10**7)]
@@ -226,7 +232,10 @@ def sizes_of_growth() -> list[tuple[str, Point]]:
 
 
 def growth(out: Path) -> dict[str, Any]:
-    """Measure what a file of results lacks, each size in a process of its own; draw all of it."""
+    """Measure the sizes that the file `out` lacks, each in a new process; return exponents.
+
+    All results are also drawn, and printed as rows of a table.
+    """
     found = json.loads(out.read_text()) if out.exists() else {"points": []}
     points = found["points"]
     known = [{name: point[name] for name in ("axis", *asdict(Point("")))} for point in points]
@@ -245,7 +254,7 @@ def growth(out: Path) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read the command line and print what was measured."""
+    """Parse the command line, and print the result as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     messages = kinds.add_parser("messages")

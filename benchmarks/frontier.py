@@ -1,10 +1,10 @@
-"""Accuracy against what the sums release of a row: benchmarks/results/sums/frontier.json.
+"""Accuracy against the sums released about a row: benchmarks/results/sums/frontier-NAME.json.
 
-Each visit of a row gives the server of ``fedvs``, ``coded_split`` and ``secagg_split`` h equations
-about it; after E epochs there are E h, and a row has as many unknowns as the columns of all parties
-have dimensions, d. For each width h, degree D, and with and without a secret rotation, rates, batch
-and the clients' optimiser are chosen on rows that are held back from the training rows; the test
-rows see five trainings of what was chosen. One training gives a whole curve over E.
+In ``fedvs``, ``coded_split`` and ``secagg_split`` the server gets h equations about a row at each
+use of it, so E h after E epochs; the unknowns of a row are the dimensions d of all parties'
+columns. For each width h and degree D, with and without a secret rotation of the columns, learning
+rates, batch size and the clients' optimiser are chosen on held-back training rows. The choice is
+then trained five times and evaluated on test rows; a training gives a curve over all E.
 
     python benchmarks/frontier.py digits breast-cancer
     python benchmarks/frontier.py digits breast-cancer --attack
@@ -40,7 +40,7 @@ ANCHORS = (0.25, 0.5, 1, 2, 4)  # equations released a row / d
 
 @dataclass(frozen=True)
 class Set:
-    """Use of a data set."""
+    """Settings for a data set."""
 
     rows: int | None = None  # training rows; all if None
     most: int = 10**6  # epochs at most
@@ -60,7 +60,7 @@ SETS = {
 
 
 def rotated(data: VerticalDataset, seed: int) -> VerticalDataset:
-    """Each owner's columns, turned by a secret rotation of its own and scaled to [0, 1] again."""
+    """Data set in which each party's columns are rotated secretly and scaled to [0, 1] again."""
     rng, train, test = np.random.default_rng([seed, 77]), [], []
     for a, b in zip(data.train, data.test, strict=True):
         mean, deviation = a.mean(0, dtype=float), a.std(0, dtype=float)
@@ -75,7 +75,7 @@ def rotated(data: VerticalDataset, seed: int) -> VerticalDataset:
 
 
 def unknowns(data: VerticalDataset) -> dict[str, int]:
-    """Dimensions of the columns of all parties, and of the expanded ones by degree."""
+    """Number of columns of all parties, their rank d, and the ranks r1, r2 of expanded columns."""
     X = np.concatenate(data.train, 1).astype(float)[:6000]
     one = np.ones((len(X), 1))
     return {
@@ -87,7 +87,7 @@ def unknowns(data: VerticalDataset) -> dict[str, int]:
 
 
 def epochs_of(width: int, d: int, use: Set) -> list[int]:
-    """Epochs at which a line has points: those that release the anchors' parts of d."""
+    """Epochs at which a line has points: those with `ANCHORS` times d equations, if allowed."""
     wanted = [math.floor(part * d / width) for part in ANCHORS if part <= use.beyond]
     if wanted[-1] > use.most:  # the epochs end before: some more points
         wanted += [1, use.most // 4, use.most // 2]
@@ -97,7 +97,10 @@ def epochs_of(width: int, d: int, use: Set) -> list[int]:
 def tune(
     data: VerticalDataset, use: Set, points: Sequence[int], rotation: bool, **line: Any
 ) -> list[Any]:
-    """Accuracy and loss on held-back rows at the points, for each batch and rates."""
+    """Candidates of batch, optimiser and rates, each with accuracy and loss on held-back rows.
+
+    ``validation`` has them for each number of epochs in `points`.
+    """
     sets = [data.hold_back(0.2, seed=seed) for seed in use.tuning]
     least = min(one.rows for one in sets), min(one.test_rows for one in sets)
     sets = [one.subset(*least) for one in sets]  # the last group may be shorter than three rows
@@ -115,7 +118,7 @@ def tune(
 
 
 def best(tried: Sequence[dict[str, Any]], E: int) -> dict[str, Any]:
-    """Choice that is most accurate on held-back rows after E epochs, then of least loss."""
+    """Candidate with the highest accuracy on held-back rows after E epochs; ties by lower loss."""
     return max(tried, key=lambda one: (one["validation"][E][0], -one["validation"][E][1]))
 
 
@@ -130,7 +133,7 @@ def test(
 
 
 def line_of(data: VerticalDataset, use: Set, d: int, rotation: bool, **line: int) -> dict[str, Any]:
-    """One line of the picture."""
+    """Line of the picture: points, choices, and test accuracies by epochs and seed."""
     points = epochs_of(line["width"], d, use)
     tried = tune(data, use, points, rotation, **line)
     chosen = [best(tried, E) for E in points]
@@ -149,7 +152,7 @@ def line_of(data: VerticalDataset, use: Set, d: int, rotation: bool, **line: int
 
 
 def reference(data: VerticalDataset) -> dict[str, Any]:
-    """Today's defaults: h = 64, D = 2, 500 rounds of 128, Adam at 0.01."""
+    """Test accuracy at the former defaults: h = 64, D = 2, 500 rounds of 128 rows, Adam at 0.01."""
     per_epoch = max(1, data.rows // 128)
     E = max(1, round(500 / per_epoch))
     chosen = {"lr": 0.01, "client": "adam", "client_lr": 0.01, "batch": 128}
@@ -158,7 +161,7 @@ def reference(data: VerticalDataset) -> dict[str, Any]:
 
 
 def study(name: str) -> Iterator[dict[str, Any]]:
-    """Lines of a set that its file does not have; yields what is known after each."""
+    """Compute the lines that a data set's file lacks; yields the file's content after each."""
     use = SETS[name]
     data = load_dataset(name)
     path = RESULTS / f"frontier-{name}.json"
@@ -188,10 +191,10 @@ def study(name: str) -> Iterator[dict[str, Any]]:
 def released(
     data: VerticalDataset, chosen: dict[str, Any], epochs: int, rows: int, **line: Any
 ) -> np.ndarray:
-    """Sums of the first rows under the models at the end of each epoch, (rows, E h).
+    """Sums of the first `rows` rows under the models at the end of each epoch, (rows, E h).
 
-    A server sees each row of an epoch under another model. Here all are under the same, which
-    tells it more: sums of different rows fit together.
+    In a run the rows of an epoch are seen under different models. Here all are under the same
+    model, which tells a server more, because sums of different rows then fit together.
     """
     client = {"name": chosen["client"], "lr": chosen["client_lr"], "momentum": 0.0}
     options = {**line, "batch": chosen["batch"], "lr": chosen["lr"]}
@@ -201,12 +204,16 @@ def released(
 
 
 def attacked(raw: np.ndarray, view: np.ndarray) -> dict[str, Any]:
-    """Columns that `squares` finds in the space of the sums, and what that space holds of them.
+    """Number of columns that `columns_of_span` finds in the space of the sums, and its rank.
+
+    ``explained`` is the median part of a column's variance in that space.
 
     Parameters
     ----------
     raw : ndarray, (rows, columns)
+        True columns.
     view : ndarray, (rows, E h)
+        Sums, from `released`.
     """
     u, s, _ = np.linalg.svd(view - view.mean(0), full_matrices=False)
     space = u[:, s > s[0] * 1e-9]
@@ -223,7 +230,7 @@ def attacked(raw: np.ndarray, view: np.ndarray) -> dict[str, Any]:
 
 
 def attack(name: str) -> None:
-    """Add to a set's lines what the attack gets at each point."""
+    """Add the results of `attacked` at each point to the lines in a data set's file."""
     path = RESULTS / f"frontier-{name}.json"
     content = json.loads(path.read_text())
     data = load_dataset(name)
@@ -241,7 +248,7 @@ def attack(name: str) -> None:
 
 
 def main() -> None:
-    """Study the sets that are named."""
+    """Compute lines, or attack them, for the data sets named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="+", choices=SETS)
     parser.add_argument("--attack", action="store_true", help="attack what stands there")

@@ -46,18 +46,18 @@ dimensions; in larger ones a search takes minutes a start, and no column was sea
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half of the 95 % t interval of five seeds, in per cent."""
+    """Mean and half-width of the 95 % t interval of five values, in per cent."""
     own = 100 * np.array(values)
     return float(own.mean()), float(T95 * own.std(ddof=1) / math.sqrt(len(own)))
 
 
 def released(line: dict[str, Any], epochs: str, content: dict[str, Any]) -> float:
-    """E h / d of a point."""
+    """Equations per unknown, E h / d, at a point of a line."""
     return float(int(epochs) * line["width"] / content["unknowns"]["d"])
 
 
 def figures(content: dict[str, Any]) -> list[str]:
-    """A table of each line's last point with at most as many equations as unknowns."""
+    """Table with the last point of each line that has at most as many equations as unknowns."""
     before = content["reference"]["test"]
     head = ["D", "rotation", "h", "epochs", "E h / d", "accuracy", "less than the grey line",
             "columns found", "median part of a column in the space"]  # fmt: skip
@@ -79,7 +79,7 @@ def figures(content: dict[str, Any]) -> list[str]:
 
 
 def section(name: str) -> str:
-    """A set's picture and table."""
+    """Heading, picture and table of a data set."""
     content = found(name)
     known = content["unknowns"]
     mean, half = interval(content["reference"]["test"])
@@ -94,7 +94,7 @@ def section(name: str) -> str:
 
 
 def rule() -> str:
-    """Accuracy of one rule for all sets, beside that of the grey line."""
+    """Table of accuracy with one rule for all data sets, beside that of `reference`."""
     content = json.loads((RESULTS / "rule.json").read_text())
     rows = [["set", "rows", "h", "epochs", "batch", "rounds", "D", "rotation", "accuracy",
              "less the grey line's"]]  # fmt: skip
@@ -114,7 +114,7 @@ def rule() -> str:
 
 
 def defaults() -> str:
-    """Accuracy of FedVS itself at its defaults, beside the paper's settings."""
+    """Table of accuracy of FedVS at its defaults, beside the paper's settings."""
     content = json.loads((RESULTS / "defaults.json").read_text())
     rows = [["set", "h", "batch", "steps", "equations / unknowns", "accuracy", "--paper",
              "equations / unknowns", "ours less the paper's"]]  # fmt: skip
@@ -138,11 +138,11 @@ def defaults() -> str:
 
 
 def found(name: str) -> dict[str, Any]:
-    """Measures of a set."""
+    """Content of a data set's file of results."""
     content: dict[str, Any] = json.loads((RESULTS / f"frontier-{name}.json").read_text())
     return content
 
 
 def page() -> str:
-    """The page."""
+    """Markdown of the page."""
     return "\n".join([HEAD, defaults(), rule(), *map(section, SETS)])

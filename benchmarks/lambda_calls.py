@@ -1,8 +1,8 @@
-"""A CSV trace of the AWS Lambda calls that Sequential Gradient Coding measured (ICLR 2023).
+"""Conversion to CSV of the AWS Lambda calls measured by Sequential Gradient Coding (ICLR 2023).
 
-Their files are pickles, which the package never reads: ``python benchmarks/lambda_calls.py FILE.pkl
-FILE.csv`` makes the table of a copy of one's own, and runs no code of it. A file is a list of
-rounds, each with ``results``, of which each has ``worker_id``, ``started`` and ``finished``.
+Its files are pickles, which the package never reads. ``python benchmarks/lambda_calls.py FILE.pkl
+FILE.csv`` converts a copy without running code from it. A file is a list of rounds with
+``results``, each of which has ``worker_id``, ``started`` and ``finished``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class _Nothing:
-    """Stands for any object of a pickle that is no number, and does nothing."""
+    """Stand-in without behaviour for any object in a pickle that is no number."""
 
     def __init__(self, *given: object, **more: object) -> None:
         pass
@@ -26,20 +26,23 @@ class _Nothing:
 
 
 def _scalar(kind: object, content: bytes) -> int:
-    """A NumPy integer; no other scalar is used in these files."""
+    """NumPy integer from its bytes; the files have no other scalars."""
     return int.from_bytes(content, "little")
 
 
 class _Numbers(pickle.Unpickler):
-    """Reads lists, dictionaries, texts and numbers; imports nothing, so no code can run."""
+    """Unpickler for lists, dictionaries, texts and numbers; it imports nothing, so no code runs."""
 
     def find_class(self, module: str, name: str) -> object:
-        """Stand-ins in place of what the file names."""
+        """Stand-in for a class or function that the file names."""
         return _scalar if name == "scalar" and module.startswith("numpy") else _Nothing
 
 
 def seconds_of(content: bytes) -> list[list[float]]:
-    """Seconds of each worker, by its number; any error where the bytes are something else."""
+    """Durations of calls in seconds, a list for each worker in the order of numbers.
+
+    Any error is possible if the bytes are something else.
+    """
     workers: dict[int, list[float]] = defaultdict(list)
     for each in _Numbers(io.BytesIO(content)).load():
         for call in each["results"]:
@@ -48,7 +51,7 @@ def seconds_of(content: bytes) -> list[list[float]]:
 
 
 def write(source: Path, table: Path) -> None:
-    """Write the table with a column for each worker that ``--trace`` reads."""
+    """Write the CSV file that ``--trace`` reads: a row for each step, a column for each worker."""
     workers = seconds_of(source.read_bytes())
     with table.open("w", newline="") as file:
         writer = csv.writer(file)

@@ -1,8 +1,8 @@
-"""Measures the levels of security in one run: CPU, bytes and messages of a round.
+"""CPU time, bytes and messages of a round at each level of security, by method and size.
 
-For each method and number of parties all levels run in turn, and that again a few times, so that
-other work on the machine slows all of them alike. A round's time is the processor's, of all parties
-in one process, from the end of the first step to that of the last.
+All levels run in turn, several times, so that other work on the machine slows all of them alike. A
+round's time is the CPU time of all parties in one process, from the end of the first step to that
+of the last, divided by the rounds between.
 
     PYTHONPATH=. nice -n 10 python benchmarks/levels.py [--times 5] [words of names]
 """
@@ -44,21 +44,21 @@ CASES: dict[str, tuple[str, int, tuple[str, ...], dict[str, Any]]] = {
 
 
 class Clock(History):
-    """An observer that notes the processor's time at the end of each step."""
+    """Observer that also stores the CPU time at the end of each step."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seconds: list[float] = []
 
     def record(self, event: Event) -> None:
-        """Keep the event, and the time of a step."""
+        """Store the event and, for a step, the CPU time of this process in seconds."""
         super().record(event)
         if event.name == "round":
             self.seconds.append(time.process_time())
 
 
 def run(name: str, level: str) -> dict[str, float]:
-    """CPU seconds, bytes and messages of a round, but for the first and the last one."""
+    """CPU seconds, bytes and messages per round of one run; first and last round do not count."""
     method, parties, _, options = CASES[name]
     data = load_dataset("digits", parties=8).with_parties(parties)
     made = make(method, data, defaults={}, **options, rounds=ROUNDS, security=level)
@@ -77,7 +77,7 @@ def run(name: str, level: str) -> dict[str, float]:
 
 
 def measure(name: str, times: int) -> dict[str, Any]:
-    """A round of each level: medians of ms and of its ratio to the first one's; bytes, messages."""
+    """For each level: median ms per round, ratio to the first level, bytes and messages."""
     levels = CASES[name][2]
     found: dict[str, list[dict[str, float]]] = {level: [] for level in levels}
     for _ in range(times):
@@ -98,7 +98,7 @@ def measure(name: str, times: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, and write a case's figures as it is done."""
+    """Measure the cases whose names contain a given word, and write each when it is done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--times", type=int, default=5)

@@ -1,10 +1,15 @@
-"""Counts who is named, and what is gained, in many trials of each lie and in many honest runs.
+"""Counts of named parties and of gains in many trials of each lie, and in honest runs.
 
-Lies in a dealing or an upload are tried in the parts in which they live: a dealer, its holders and
-the judge ("parts"). Those of `liars_runs` are tried in whole runs, at the level that is to stop
-them ("after") and at the semi-honest one ("before"), as are honest runs with crashes, lost and late
-messages ("honest"). A file gets one line a trial, and a run that was ended goes on with it;
-``--count`` adds them up in benchmarks/results/privacy/liars.json.
+A lie is a deviation of one party from a protocol. Numbers such as "12" are rows of the table of
+lies in docs/active.md. Groups of trials:
+
+- parts: lies in a dealing or an upload, tried on a dealer, its holders and the judge alone;
+- after: lies of `liars_runs` in whole runs at the level of security that must stop them;
+- before: the same lies at the semi-honest level;
+- honest: runs without lies, in which parties crash and messages are lost or late.
+
+Each trial adds a line to FILE.jsonl, and a stopped command continues from there. ``--count`` writes
+the counts to benchmarks/results/privacy/liars.json.
 
     PYTHONPATH=. nice python benchmarks/liars.py FILE.jsonl [groups] [--trials 1000] [--count]
 """
@@ -40,7 +45,7 @@ P31, P50 = 2**31 - 1, 2**50 - 2**14 + 1
 
 
 def said(found: Any, liar: int) -> str:
-    """Outcome of a verdict."""
+    """Outcome of a verdict of the judge: nobody, the liar or an honest party is named."""
     if found is None:
         return NOBODY
     return LIAR_NAMED if found.party == liar else HONEST_NAMED
@@ -50,13 +55,16 @@ def said(found: Any, liar: int) -> str:
 
 
 def dealer_of(constant: bool = False, m: int | None = None, p: int = P50, K: int = 1) -> Dealer:
-    """A dealer to eight holders."""
+    """Dealer of shares to eight holders, with T = 1; `constant` deals a model in place of data.
+
+    `m` is the number of repetitions of the check, `p` the modulus, `K` the number of segments.
+    """
     code = LagrangeCode(PrimeField(p), parties=8, segments=K, privacy=1)
     return Dealer(Form(code, (4, 3), m or repetitions(code), constant))
 
 
 def off_polynomial(rng: np.random.Generator) -> str:
-    """12, 21: shares of some holders are off the polynomial of the others."""
+    """Lies 12, 21: shares of some holders are not on the polynomial of the others."""
     dealer = DEALERS["plain"]
     places = rng.choice(8, rng.integers(1, 7), replace=False).tolist()
     shares, proofs = dealer.deal(changed(places), step=seed(rng))
@@ -69,7 +77,7 @@ def off_polynomial(rng: np.random.Generator) -> str:
 
 
 def not_constant(rng: np.random.Generator) -> str:
-    """21: a model that differs between data points."""
+    """Lie 21: a dealt model differs between data points."""
     dealer = DEALERS["model"]
     data = np.repeat(rng.integers(0, P31, (1, 4, 3)).astype(np.uint64), 2, axis=0)
     data[1, rng.integers(4), rng.integers(3)] += 1
@@ -79,7 +87,7 @@ def not_constant(rng: np.random.Generator) -> str:
 
 
 def two_dealings(rng: np.random.Generator) -> str:
-    """15, 16, 22: two roots, or two c, of one step and start."""
+    """Lies 15, 16, 22: two dealings, of different roots or c, for one step and start."""
     dealer = DEALERS["plain"]
     step = seed(rng)
     (_, ones), (_, others) = dealer.deal(step=step), dealer.deal(step=step)
@@ -89,9 +97,10 @@ def two_dealings(rng: np.random.Generator) -> str:
 
 
 def framed(rng: np.random.Generator) -> str:
-    """23: a holder alters its share, its proof, or whose it is, and complains of an honest dealer.
+    """Lie 23: a holder changes its share, its proof or its number, and accuses an honest dealer.
 
-    Two statements of one dealing to two holders are tried as two stories, too.
+    Nine ways are tried; the last one presents an honest dealer's statements to two holders as two
+    different stories. The outcome must be that nobody is named.
     """
     dealer = DEALERS["plain"]
     shares, proofs = dealer.deal(step=seed(rng))
@@ -119,7 +128,10 @@ def framed(rng: np.random.Generator) -> str:
 
 
 def signed_uploads(rng: np.random.Generator, T: int, n: int, lie: Callable[..., None]) -> Any:
-    """Uploads of n of 12 holders under one label, T of them liars, and the keys of all."""
+    """Signed uploads of n of 12 holders under one label, with T liars, whose values `lie` changes.
+
+    Returns the liars, and a function that returns the judge's verdict on an upload of holder j.
+    """
     code = LagrangeCode(PrimeField(P31), parties=12, segments=1, privacy=T, degree=3)
     R, field = code.recovery_threshold(3), code.field
     nodes = [int(one) for one in rng.choice(P31, R, replace=False)]
@@ -147,13 +159,16 @@ def signed_uploads(rng: np.random.Generator, T: int, n: int, lie: Callable[..., 
 
 
 def noise(rng: np.random.Generator, code: Any, values: np.ndarray, liars: list[int]) -> None:
-    """Random elements, in some or all places."""
+    """Replace the first entries of each liar's upload, one to all, by a random element."""
     for j in liars:
         values[j, : rng.integers(1, 7)] = rng.integers(0, P31)
 
 
 def agreed(rng: np.random.Generator, code: Any, values: np.ndarray, liars: list[int]) -> None:
-    """Another polynomial, which agrees with the honest one at R - 1 honest holders."""
+    """Replace the liars' uploads by values of another polynomial of the same degree.
+
+    It agrees with the honest one at R - 1 honest holders.
+    """
     field, R = code.field, code.recovery_threshold(3)
     honest = [j for j in rng.permutation(12).tolist() if j not in liars][: R - 1]
     nodes = [*(code.alphas[j] for j in honest), code.betas[0]]
@@ -163,7 +178,7 @@ def agreed(rng: np.random.Generator, code: Any, values: np.ndarray, liars: list[
 
 
 def wrong_uploads(T: int, lie: Callable[..., None], n: int) -> Trial:
-    """24: T liars of n = R + 2T or more."""
+    """Trial of lie 24: T liars among n uploads; n = R + 2T are needed to name them."""
 
     def trial(rng: np.random.Generator) -> str:
         liars, verdict = signed_uploads(rng, T, n, lie)
@@ -176,7 +191,10 @@ def wrong_uploads(T: int, lie: Callable[..., None], n: int) -> Trial:
 
 
 def tiny(m: int) -> Trial:
-    """A difference of rank 1 at one holder, p = 31: how often m checks pass."""
+    """Trial of soundness at p = 31: a share with an error of rank 1 against m checks.
+
+    The outcome is "found" or "passes"; a check passes wrongly with probability about 1/p.
+    """
 
     def trial(rng: np.random.Generator) -> str:
         dealer = DEALERS[f"tiny {m}"]
@@ -217,12 +235,15 @@ SELDOM = 4  # trials of the others for one honest run, which costs the most
 
 
 def number_of(known: Counter[tuple[str, str]], group: str, name: str) -> int:
-    """So many trials of it are there, as they are compared with those of others."""
+    """Number of trials done, to compare with other trials; an honest run counts `SELDOM` times."""
     return known[group, name] * (SELDOM if group == "honest" else 1)
 
 
 def try_all(path: Path, wanted: int, words: list[str]) -> None:
-    """Add a line a trial to a file, always of what was tried least, until all have so many."""
+    """Add trials to the file, always the one with fewest, until all have `wanted`.
+
+    `words` names the groups; by default all whole runs.
+    """
     known: Counter[tuple[str, str]] = Counter()
     for line in path.read_text().splitlines() if path.exists() else ():
         one = json.loads(line)
@@ -247,9 +268,9 @@ def try_all(path: Path, wanted: int, words: list[str]) -> None:
 
 
 def count(path: Path) -> None:
-    """Write how often each outcome was seen in the trials of which there are as many of all lies.
+    """Write how often each outcome occurred, over as many trials of each lie as all have.
 
-    Of an error that ended a run its kind alone is kept.
+    Of errors that ended a run only the type is kept.
     """
     trials = [json.loads(line) for line in path.read_text().splitlines()]
     tried = Counter((one["group"], one["name"]) for one in trials if one["group"] != "honest")

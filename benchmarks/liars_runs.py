@@ -1,8 +1,9 @@
-"""Lies in whole runs of the smallest networks in which they exist, each trial with other draws.
+"""Lies in whole runs of the smallest networks in which they exist; each trial has its own draws.
 
-A trial draws who lies or is lied to, in which round, and all seeds. `AFTER` has the lies at the
-level that is to stop them, `BEFORE` what they gain at the semi-honest one, and `HONEST` runs in
-which nobody lies, while parties crash and messages are lost or late.
+A trial draws who lies and who is lied to, the round, and all seeds. It returns its outcome as text.
+`AFTER` has the lies at the level of security that must stop them, `BEFORE` the same at the
+semi-honest level, to measure what they gain, and `HONEST` runs without lies, in which parties crash
+and messages are lost or late. Numbers are rows of the table of lies in docs/active.md.
 """
 
 from __future__ import annotations
@@ -45,27 +46,30 @@ secagg.data = functools.cache(joint.data)
 
 
 def varied(kind: type, **what: Any) -> type:
-    """A liar with other attributes."""
+    """Subclass of a liar with these class attributes, such as its victim and round."""
     return type(kind.__name__, (kind,), what)
 
 
 def some(rng: np.random.Generator, whom: Any, count: int) -> tuple[int, ...]:
-    """So many of some parties, in order."""
+    """`count` random parties of `whom`, in ascending order."""
     return tuple(sorted(rng.choice([*whom], count, replace=False).tolist()))
 
 
 def one(rng: np.random.Generator, whom: Any) -> int:
-    """One of some numbers."""
+    """Random element of `whom`."""
     return some(rng, whom, 1)[0]
 
 
 def seed(rng: np.random.Generator) -> int:
-    """A seed."""
+    """Random seed, 0 to 2^31 - 1."""
     return int(rng.integers(2**31))
 
 
 def verdict(played: Any, liar: int, gained: bool) -> str:
-    """Outcome of a lie: who is named, by the judge too, or whether it gained."""
+    """Outcome of a run with a lie: `GAINS`, or who is named, by the error and the judge.
+
+    `gained` tells whether the liar got what it must not get.
+    """
     error = played.error
     if isinstance(error, LieFoundError):
         found = judge(error.evidence, coded.keys_of(played))
@@ -88,9 +92,9 @@ def verdict(played: Any, liar: int, gained: bool) -> str:
 
 
 def step_lie(kind: type, N: int = 4, rounds: int = 2) -> Trial:
-    """A server that lies in a step to one holder, which must not upload on it.
+    """Trial of a server that lies in a step to one holder, who must then not upload.
 
-    It is none of the first T: they expand what they are dealt from a seed.
+    The victim is none of the first T holders, because they compute their shares from a seed.
     """
 
     def trial(rng: np.random.Generator) -> str:
@@ -104,17 +108,17 @@ def step_lie(kind: type, N: int = 4, rounds: int = 2) -> Trial:
 
 
 def of_coded(rng: np.random.Generator, server: Any = None, **options: Any) -> Any:
-    """A run of coded_split, at covert unless told otherwise."""
+    """Run of coded_split, at the level covert by default."""
     return play_coded(
         SIZE, server, **{"security": "covert", "degree": 1, "seed": seed(rng)} | options
     )
 
 
 class TwoValues(coded.TwoValues):
-    """Decodes without the holder that it told another c."""
+    """Server that sends one holder another c (check polynomials of a dealing), and ignores it."""
 
     async def sums(self) -> Any:
-        """Of all others."""
+        """Sums decoded from the uploads of all holders but the victim."""
         others = [j for j in self.peers if j != self.victim]
         uploads = await self.collect("embedding", senders=others)
         shape = coded.shape_of(self.public, self.round)
@@ -122,14 +126,17 @@ class TwoValues(coded.TwoValues):
 
 
 def two_values(rng: np.random.Generator) -> str:
-    """16: what one holder uploads under a label of its own is in no sum."""
+    """Lie 16: one holder gets another c, so its upload has another label and is in no sum."""
     victim, step = one(rng, range(5)), one(rng, range(1, 4))
     server = varied(TwoValues, victim=victim, step=step)
     return verdict(of_coded(rng, server, parties=5, rounds=4), SERVER, gained=False)
 
 
 def forks(rng: np.random.Generator, late: bool, **options: Any) -> str:
-    """15, 20: two stories, of which each could have its sums, to random halves."""
+    """Lies 15, 20: the server tells two halves of the holders different stories.
+
+    `late` does so in the last step, before evaluation on shares. The gain is a second set of sums.
+    """
     rounds = 2 if late else STORY + 2
     first = rounds if late else one(rng, (2, 3))
     server = varied(coded.Forks, told_first=some(rng, range(8), 4), first=first)
@@ -140,7 +147,7 @@ def forks(rng: np.random.Generator, late: bool, **options: Any) -> str:
 
 
 def owner_lie(rng: np.random.Generator, kind: str) -> str:
-    """21: an owner deals one holder a share that is off the polynomial of the others."""
+    """Lie 21: an owner deals one holder a share of `kind` that is not on the polynomial."""
     liar, victim = one(rng, range(4)), one(rng, range(4))
     with pytest.MonkeyPatch.context() as patch:
         coded.wrong(patch, kind)
@@ -150,15 +157,15 @@ def owner_lie(rng: np.random.Generator, kind: str) -> str:
 
 
 def set_up_lie(rng: np.random.Generator, kind: type) -> str:
-    """22, 23: a lie in set-up, after which nobody uploads but who knows of nothing."""
+    """Lies 22, 23: a lie in set-up, after which only parties that do not know of it may upload."""
     liar = one(rng, range(4))
     played = of_coded(rng, liars={liar: kind}, parties=4)
     return verdict(played, liar, bool({j for j, _ in played.judge.plain} - {liar}))
 
 
-def upload_lie(rng: np.random.Generator, kind: type, rounds: int = 2) -> str:
-    """24: a wrong upload is corrected in each round in which it is one."""
-    liar = one(rng, range(6))
+def upload_lie(rng: np.random.Generator, kind: type) -> str:
+    """Lie 24: a holder uploads wrong values, which must be corrected in each such round."""
+    liar, rounds = one(rng, range(6)), 2
     how = {"security": "active", "tolerate_corrupt": 1}
     played = of_coded(rng, liars={liar: kind}, parties=6, rounds=rounds, **how)
     wrong = rounds if kind is Wrong else rounds - 1
@@ -167,7 +174,7 @@ def upload_lie(rng: np.random.Generator, kind: type, rounds: int = 2) -> str:
 
 
 def framed_owner(rng: np.random.Generator, kind: type) -> str:
-    """21 before: the holder that was dealt something false is corrected, which is honest."""
+    """Lie 21, semi-honest level: an honest holder of a wrong share is corrected like a liar."""
     liar, victim = some(rng, range(6), 2)
     liars = {liar: varied(kind, framed=victim)}
     how = {"security": "semi-honest", "tolerate_corrupt": 1}
@@ -176,7 +183,7 @@ def framed_owner(rng: np.random.Generator, kind: type) -> str:
 
 
 def colluders(rng: np.random.Generator) -> str:
-    """24 before: A + 1 holders agree on another polynomial, and an honest one is corrected."""
+    """Lie 24, semi-honest level: A + 1 holders agree on other values; an honest one is blamed."""
     order = rng.permutation(6).tolist()
     liar = varied(holders.Colluder, believed=tuple(order[2:5]))
     how = {"security": "semi-honest", "tolerate_corrupt": 1}
@@ -186,7 +193,7 @@ def colluders(rng: np.random.Generator) -> str:
 
 
 def products(rng: np.random.Generator) -> str:
-    """12 before: all inner products of one holder's shares of the data."""
+    """Lie 12, semi-honest level: the server reads inner products of a holder's shares."""
     server = varied(coded_split_server.OffPolynomial, to=some(rng, range(1, 8), 2))
     size, how = Size(rows=8, batch=8, width=4, victims=1), {"seed": seed(rng)}
     read, _ = coded_split_server.products_read(size.data(8), size, server, **how)
@@ -201,13 +208,13 @@ HALVES = (tuple(range(3)), tuple(range(3, 6)))
 
 
 def of_fedvs(rng: np.random.Generator, server: Any = None, **options: Any) -> Any:
-    """A run of fedvs, at covert unless told otherwise."""
+    """Run of fedvs, at the level covert by default."""
     how = {"security": "covert", "degree": 1, "rounds": 3, "hidden": 8, "seed": seed(rng)}
     return play_fedvs(SIZE, server, parties=6, **how | {"cohorts": 0} | options)
 
 
 def two_stories(rng: np.random.Generator, kind: type) -> str:
-    """1, 3: two stories of one round, after which nobody uploads."""
+    """Lies 1, 3: the server tells parties different stories of a round; nobody may upload then."""
     round = one(rng, (1, 2))
     half = some(rng, range(6), 3)
     victim = one(rng, half)
@@ -220,7 +227,10 @@ def two_stories(rng: np.random.Generator, kind: type) -> str:
 def told(
     rng: np.random.Generator, kind: type, drawn: Callable[..., dict[str, Any]], **how: Any
 ) -> str:
-    """5, 7 and others: one story, with a second sum or an upload of less than a cohort as gain."""
+    """Lies 5, 7 and others: one false story; a second sum or an upload of few clients is the gain.
+
+    `drawn` draws the attributes of the lying server.
+    """
     server = varied(kind, **drawn(rng))
     played = of_fedvs(rng, server, **FEW | how)
     found = {"cohort", "products"} & {*played.found}
@@ -229,7 +239,7 @@ def told(
 
 
 def first_to_one(rng: np.random.Generator) -> str:
-    """A first gradient that one client alone hears of."""
+    """Lie of a server that sends the first gradient to a single client."""
     server = varied(fedvs.FirstToOne, victim=one(rng, range(6)))
     how = {"rounds": 2, "max_attempts": 3, "share_timeout": 1.0, "result_timeout": 1.0}
     played = of_fedvs(rng, server, **how)
@@ -237,16 +247,16 @@ def first_to_one(rng: np.random.Generator) -> str:
 
 
 def client_lie(rng: np.random.Generator, kind: type, **how: Any) -> str:
-    """8, 9: a client that shows another history than it has."""
+    """Lies 8, 9: a client shows another history than its own."""
     liar = one(rng, range(6))
     played = of_fedvs(rng, liars={liar: kind}, **how)
     return verdict(played, liar, played.judge.uploads > 7)  # of round 1, and its own
 
 
 def dealing_lie(rng: np.random.Generator, kind: str, level: str) -> str:
-    """21: data, or at active a model, off the polynomial; one share of six.
+    """Lie 21: one of six shares of data, or (level active) of a model, is not on the polynomial.
 
-    It is none of the first K + T, which say what the polynomial is.
+    It is none of the first K + T shares, because these define the polynomial.
     """
     liar, victim = one(rng, range(6)), one(rng, range(2, 6))
     with pytest.MonkeyPatch.context() as patch:
@@ -257,7 +267,7 @@ def dealing_lie(rng: np.random.Generator, kind: str, level: str) -> str:
 
 
 def wrong_uploads(rng: np.random.Generator) -> str:
-    """24: a wrong upload of fedvs in each round."""
+    """Lie 24: a client of fedvs uploads wrong values in each round."""
     liar = one(rng, range(6))
     how = {"security": "active", "tolerate_corrupt": 1, "rounds": 1}
     played = of_fedvs(rng, liars={liar: fedvs.WrongUploads}, **how)
@@ -265,19 +275,19 @@ def wrong_uploads(rng: np.random.Generator) -> str:
 
 
 def embedding(rng: np.random.Generator, kind: type, **how: Any) -> str:
-    """1, 6, 7 before: the error of one client's embedding, beside that of a guess."""
+    """Lies 1, 6, 7, semi-honest level: the server computes one client's embedding."""
     server = varied(kind, victim=one(rng, range(3, 6)))
     return gain(of_fedvs(rng, server, security="semi-honest", **how))
 
 
 def gradient(rng: np.random.Generator) -> str:
-    """3 before: X X^T of one client."""
+    """Lie 3, semi-honest level: the server computes X X^T of one client."""
     server = varied(fedvs_gradients.OneIsMoved, moved=(one(rng, range(6)),))
     return gain(of_fedvs(rng, server, security="semi-honest", optimizer="sgd"))
 
 
 def gain(played: Any) -> str:
-    """The error of what a lying server has, in powers of ten, if it is below half of a guess."""
+    """Outcome by the lying server's error: a power of ten, if below half of that of a guess."""
     error, guess = played.found.get("error"), played.found.get("guess", 1.0)
     if error is None or error > guess / 2:
         return NOTHING
@@ -291,14 +301,17 @@ COHORTS = [(0, 1, 2), (3, 4, 5), (6, 7, 8)]
 
 
 def two_cohorts(rng: np.random.Generator) -> tuple[int, ...]:
-    """Two cohorts of three."""
+    """The six clients of two random cohorts."""
     return tuple(n for at in some(rng, range(3), 2) for n in COHORTS[at])
 
 
 def of_secagg(
     rng: np.random.Generator, kind: type, liars: Any = None, **how: Any
 ) -> tuple[Any, ...]:
-    """A run of secagg_split at covert, with its lying server."""
+    """Parties at the end of a run of secagg_split with a lying server, and the outcome.
+
+    A second sum of the same rows is a gain. The level is covert.
+    """
     given = {"width": 1, "batch": 4, "seed": seed(rng), **how}
     parties, _, error = secagg.run(kind, liars, **given)
     second = parties[SERVER].found.get(2) is not None
@@ -310,7 +323,10 @@ def of_secagg(
 
 
 def less_a_cohort(rng: np.random.Generator, kind: type, remembers: bool = True) -> str:
-    """10: the same rows less a cohort; before, by clients that keep no ledger, its sum."""
+    """Lie 10: the server asks for a sum of the same rows without one cohort.
+
+    With `remembers` False, clients keep no ledger, and the difference of the sums is the gain.
+    """
     first = two_cohorts(rng)
     server = varied(kind, whom=(secagg.ALL, first))
     liars = None if remembers else dict.fromkeys(secagg.ALL, secagg.NoLedger)
@@ -322,7 +338,7 @@ def less_a_cohort(rng: np.random.Generator, kind: type, remembers: bool = True) 
 
 
 def secagg_lie(rng: np.random.Generator, kind: type) -> str:
-    """Two gradients, or a step over fewer than were summed."""
+    """Lie of a server of secagg_split: two gradients, or a step over fewer clients than the sum."""
     victim = one(rng, range(9))
     fewer = (victim,) if rng.random() < 0.5 else two_cohorts(rng)
     return of_secagg(rng, varied(kind, victim=victim, fewer=fewer))[1]
@@ -339,7 +355,7 @@ TOLD = PATIENT | {"degree": 1, "sum_budget": 0.0}
 
 
 def honest(method: str, level: str, rounds: int = 5, **given: Any) -> Trial:
-    """An honest run in which parties crash, and messages are lost or late."""
+    """Trial of an honest run with random crashes, and lost or late messages."""
 
     def trial(rng: np.random.Generator) -> str:
         options = {"rounds": rounds, "batch": 10, "width": 2, "hidden": 3, "seed": seed(rng)}
@@ -359,7 +375,7 @@ def honest(method: str, level: str, rounds: int = 5, **given: Any) -> Trial:
 
 
 def faults_of(rng: np.random.Generator, rounds: int) -> Faults:
-    """A crash of somebody, lossy links, clients that fail, or a crash and a link that is cut."""
+    """Random faults: a crash, lossy links, failing clients, or a crash with a cut link."""
     kind = one(rng, range(4))
     if kind == 1:
         return Faults({"link": Chain(float(rng.uniform(0.02, 0.15)), 0.8)}, first=2)
@@ -374,7 +390,7 @@ def faults_of(rng: np.random.Generator, rounds: int) -> Faults:
 
 
 def of(function: Callable[..., str], *given: Any, **more: Any) -> Trial:
-    """A trial of a function with all but its draws."""
+    """Trial that calls a function with the random generator and these arguments."""
     return lambda rng: function(rng, *given, **more)
 
 

@@ -1,8 +1,8 @@
-"""Measures what each single lie of a server or client gains today.
+"""Gain of each single lie of a server or client, measured in a run.
 
-Without arguments all lies that have not been measured; with words those whose names have one of
-them, again. Results go to benchmarks/results/privacy/lies.json as they come. ``--page`` writes the
-tables beside them, lies.md.
+Without arguments all lies without a result are measured; with words those whose names contain one
+of them, again. Results are added to benchmarks/results/privacy/lies.json. ``--page`` writes their
+tables, lies.md.
 
     PYTHONPATH=. python benchmarks/lies.py [--page] [words of names]
 """
@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 
 def measure(lie: Lie) -> Row:
-    """Row of results."""
+    """Result row of a lie: outcome, gain, the same quantity in an honest run, and who notices."""
     begin = time.perf_counter()
     found = lie.measure(FULL)
     return {
@@ -53,21 +53,21 @@ def measure(lie: Lie) -> Row:
 
 
 def load() -> dict[str, Row]:
-    """Rows by name."""
+    """Stored result rows by name."""
     if not RESULTS.exists():
         return {}
     return {row["name"]: row for row in json.loads(RESULTS.read_text())["rows"]}
 
 
 def store(rows: dict[str, Row]) -> None:
-    """Write the rows of all lies that there are, in their order."""
+    """Write the rows of all existing lies, in the order of `all_lies`."""
     known = [rows[lie.name] for lie in all_lies() if lie.name in rows]
     size = {"rows": FULL.rows, "batch": FULL.batch, "width": FULL.width}
     RESULTS.write_text(json.dumps({"data": "digits", **size, "rows": known}, indent=1) + "\n")
 
 
 def number(value: float | None) -> str:
-    """A number with two digits, as short as it can be."""
+    """Number with two significant digits; "-" for None."""
     if value is None:
         return "-"
     if value == 0 or 0.01 <= abs(value) < 1e4:
@@ -77,7 +77,7 @@ def number(value: float | None) -> str:
 
 
 def gain_of(row: Row) -> str:
-    """The gain of a lie, with its number and that of an honest run."""
+    """Table cell of a lie's gain, with the value of an honest run in brackets; bold if it gains."""
     if row["value"] is None or (row["outcome"] == "refused" and row["value"] == 0):
         return "nothing"
     said = f"{row['quantity']}: {number(row['value'])} ({number(row['control'])})"
@@ -85,7 +85,7 @@ def gain_of(row: Row) -> str:
 
 
 def title_of(lie: Lie) -> str:
-    """The table in which a lie stands."""
+    """Heading of the table that contains a lie."""
     method, server = lie.protocol.partition(" ")[0], lie.who == "server"
     if method == "fedvs":
         return "FedVS, the server" if server else "FedVS, clients"
@@ -95,7 +95,7 @@ def title_of(lie: Lie) -> str:
 
 
 def told(lie: Lie) -> str:
-    """A lie in words: its party, unless the table is of one party, its deed and its options."""
+    """A lie in words: method and party if the table has several, its act, and its options."""
     method, _, options = lie.protocol.partition(" ")
     own = method in ("fedvs", "coded_split")  # it has tables of its own
     whose = "" if lie.who == "server" and own else f"{lie.who} "
@@ -104,7 +104,7 @@ def told(lie: Lie) -> str:
 
 
 def table(rows: dict[str, Row]) -> str:
-    """Markdown: tables for servers, for clients, and for other methods."""
+    """Markdown tables of all lies, with counts of outcomes."""
     lines, title = list[str](), ""
     for lie in all_lies():
         row = rows[lie.name]
@@ -121,12 +121,12 @@ def table(rows: dict[str, Row]) -> str:
 
 
 def write_page(rows: dict[str, Row]) -> None:
-    """Write the tables below their head."""
+    """Write lies.md."""
     PAGE.write_text(f"{HEAD}{table(rows)}\n")
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Measure lies, or write their tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--page", action="store_true")

@@ -1,10 +1,10 @@
-"""The price of a link: handshake and datagrams of a session, and mutual TLS 1.3 beside them.
+"""Cost of a link between organisations: handshake and datagrams, beside mutual TLS 1.3.
 
     python -m benchmarks.links
 
-TLS runs over a pair of `ssl.MemoryBIO`, with a self-signed certificate of Ed25519 at each end that
-the other one trusts: as it would run over frames that a carrier delivers in order. Then the price
-of a message between parties of a cluster, over TCP, beside a plain sealed one: CPU of both ends,
+TLS runs over a pair of `ssl.MemoryBIO` with a self-signed Ed25519 certificate at each end, as it
+would over frames that a carrier delivers in order. The cost of a message between parties of a
+cluster over TCP is measured beside that of one sealed under a fixed key: CPU time of both ends,
 which are in one process.
 """
 
@@ -57,7 +57,7 @@ def _credentials(keys: dict[int, object], n: int) -> Credentials:
 
 
 def handshake(keys: dict[int, object]) -> dict[int, Chains]:
-    """Both sides of one handshake."""
+    """Carry out a handshake in memory; return the chains of keys at each end."""
     made = {n: Handshake(_credentials(keys, n), n, -1 - n, 0, 0) for n in keys}
     offers: dict[int, Offer] = {n: one.offer for n, one in made.items()}
     for n, one in made.items():
@@ -68,7 +68,7 @@ def handshake(keys: dict[int, object]) -> dict[int, Chains]:
 
 
 def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """Files of a new key and its own certificate."""
+    """Files of a new secret key and its self-signed certificate."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -99,7 +99,7 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 class _TLS:
-    """A connection of two ends of TLS 1.3, all bytes of which pass through memory."""
+    """TLS 1.3 connection whose two ends exchange all bytes in memory."""
 
     def __init__(self, contexts: list[ssl.SSLContext]) -> None:
         self.bytes = 0
@@ -148,7 +148,7 @@ def _contexts(folder: Path) -> list[ssl.SSLContext]:
 
 
 def _milliseconds(*steps: Callable[[], object]) -> list[float]:
-    """Medians of the steps' times, taken in turn."""
+    """Median wall time of each step in milliseconds, measured in turns."""
     taken: list[list[float]] = [[] for _ in steps]
     for _ in range(_TIMES):
         for step, times in zip(steps, taken, strict=True):
@@ -159,7 +159,7 @@ def _milliseconds(*steps: Callable[[], object]) -> list[float]:
 
 
 class _Party:
-    """A stand-in for a party's host: it answers each round of messages by the next."""
+    """Stand-in for a cluster party's host: it answers a complete round of messages by the next."""
 
     def __init__(self, index: int, parties: int) -> None:
         self.links = Links("run", index, 0, range(parties))
@@ -185,7 +185,7 @@ class _Party:
 
 
 async def _talk(hosts: list[_Party], size: int, rounds: int) -> float:
-    """Seconds of CPU of a message."""
+    """CPU seconds per message, all to all, with messages of `size` bytes."""
     most = rounds * (len(hosts) - 1)
     for host in hosts:
         host.got, host.most, host.body = 0, most, wire.encode(bytes(size))
@@ -198,7 +198,7 @@ async def _talk(hosts: list[_Party], size: int, rounds: int) -> float:
 
 
 def _plain(ends: list[socket.socket], size: int, times: int) -> float:
-    """Seconds of CPU of a message that is sealed under a lasting key, and read as one."""
+    """CPU seconds per message that is sealed under a fixed key and sent over a socket."""
     cipher, payload = ChaCha20Poly1305(bytes(32)), bytes(size)
     begun = time.process_time()
     for number in range(times):
@@ -214,7 +214,7 @@ def _plain(ends: list[socket.socket], size: int, times: int) -> float:
 
 
 async def messages(parties: int) -> None:
-    """Print the price of a message, all to all."""
+    """Print the CPU time of a message, all to all, for three sizes."""
     hosts = [_Party(n, parties) for n in range(parties)]
     job = PartyAssignment(None, "p", "run", tuple(range(parties)), 0)  # type: ignore[arg-type]
     introduced = {}
@@ -239,7 +239,7 @@ async def messages(parties: int) -> None:
 
 
 class _Lasting:
-    """In the place of a link's chains: keys that last, used so many times on each datagram."""
+    """Replacement for a link's chains: fixed keys, each datagram encrypted `times` times."""
 
     def __init__(self, times: int) -> None:
         self.ciphers = [ChaCha20Poly1305(bytes(32))] * times
@@ -262,7 +262,10 @@ class _Lasting:
 
 
 class _Parties:
-    """Sessions of all parties, which hand their datagrams to each other at once."""
+    """Sessions of all parties, whose datagrams are delivered at once.
+
+    `times` replaces the chains by `_Lasting`; None keeps them.
+    """
 
     def __init__(self, numbers: list[int], keys: dict[int, object], times: int | None) -> None:
         self.now = self.got = 0
@@ -293,7 +296,7 @@ class _Parties:
                     self.sessions[to].take(data, 0.01 * self.now)
 
     def round(self, messages: list[tuple[int, int, bytes]]) -> float:
-        """Milliseconds of CPU of all parties together."""
+        """CPU milliseconds of all parties together for these messages (sender, receiver, frame)."""
         self.got, begun = 0, time.process_time()
         for sender, receiver, frame in messages:
             self.sessions[sender].send(receiver, frame)
@@ -302,7 +305,7 @@ class _Parties:
 
 
 def rounds(parties: int) -> None:
-    """Print the price of a round of FedVS on digits, all links of all parties together."""
+    """Print the CPU time of sealing the messages of a round of FedVS, for all parties together."""
     data = svfl.load_dataset("digits", parties=parties)
     options = {"rounds": 30, "sum_budget": 0.0}
     svfl.run("fedvs", data, **options)  # compilation is no price of a round
@@ -328,7 +331,7 @@ def rounds(parties: int) -> None:
 
 
 def main() -> None:
-    """Print the figures of this machine."""
+    """Print the measurements of this machine."""
     keys = _keys()
     chains = handshake(keys)
     with tempfile.TemporaryDirectory() as folder:

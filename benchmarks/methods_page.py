@@ -73,7 +73,7 @@ Row = Mapping[str, Any]
 
 
 def page() -> str:
-    """Text of the page."""
+    """Markdown of the page."""
     content = json.loads((RESULTS / "methods.json").read_text())
     cells, how = content["cells"], content["protocol"]
     sets = list(dict.fromkeys(cell["data"] for cell in cells))
@@ -102,7 +102,7 @@ def page() -> str:
 
 
 def section(data: str, cells: Sequence[Row], found: Sequence[str]) -> list[str]:
-    """Heading, table, fronts and empty cells of a data set."""
+    """Lines of a data set: heading, table, Pareto fronts, and the reasons for empty cells."""
     there = [cell for cell in cells if cell["seeds"]]
     lines = [f"## {TITLES.get(data, data)}", "", *([WORDS[data]] if data in WORDS else [])]
     if there:
@@ -116,7 +116,7 @@ def section(data: str, cells: Sequence[Row], found: Sequence[str]) -> list[str]:
 
 
 def figures(cells: Sequence[Row], front: Mapping[str, Sequence[str]], found: Sequence[str]) -> Any:
-    """A line a method, the most accurate first; what is told stands beside what it costs."""
+    """Table with a row for each method, by falling accuracy: cost, claims, sums and attacks."""
     rows = [["method", "accuracy", "MB", "seconds", "columns", "labels", "sums", *found, "front",
              "AUC", "rounds", "seeds", "rate"]]  # fmt: skip
     for cell in sorted(cells, key=lambda one: -one["accuracy"]):
@@ -137,18 +137,18 @@ def figures(cells: Sequence[Row], front: Mapping[str, Sequence[str]], found: Seq
 
 
 def server(cell: Row) -> str:
-    """Claims about columns against one party alone; outsiders get nothing of a sealed link."""
+    """Words on the claims about columns against single parties, without outsiders."""
     own = [claim for claim in cell["features"] if "T " not in claim[0] and claim[0] != "outsider"]
     return hidden({"features": own}, "features")
 
 
 def number(value: float | None, form: str) -> str:
-    """Text of a number; "-" where there is none."""
+    """Value in a format; "-" for None."""
     return "-" if value is None else format(value, form)
 
 
 def steps(points: Sequence[tuple[str, float, float]], unit: float, cost: str) -> str:
-    """Methods of a front by rising cost, each with its range of cost and accuracy."""
+    """Words on a Pareto front: its methods by rising cost, with ranges of cost and accuracy."""
     word = "MB" if cost == "bytes" else "s"
     parts: list[list[Any]] = []
     for name, value, accuracy in points:

@@ -24,16 +24,16 @@ TOP_CHANNELS, HIDDEN = 16, 64
 
 
 class Stacked(nn.Module):
-    """Embeddings side by side, (rows, 4 h), as one image, (rows, 32, 20, 26)."""
+    """Layer that turns embeddings (rows, 4 h), side by side, into images (rows, 32, 20, 26)."""
 
     def forward(self, joint: Tensor) -> Tensor:
-        """Strips from top to bottom under each other, channel by channel."""
+        """Images with the parties' strips from top to bottom, channel by channel."""
         strips = joint.view(len(joint), STRIPS, CHANNELS, *MAP)
         return strips.transpose(1, 2).reshape(len(joint), CHANNELS, STRIPS * MAP[0], MAP[1])
 
 
 def strip(features: int, width: int) -> nn.Module:
-    """A data owner: one convolution, 1 to 32 channels, 3 x 3."""
+    """Network of a data owner: one convolution, 1 to 32 channels, 3 x 3."""
     if (features, width) != (STRIP[0] * STRIP[1], WIDTH):
         raise ValueError(f"a strip of 196 pixels becomes {WIDTH} numbers (width = {WIDTH})")
     return nn.Sequential(
@@ -42,7 +42,7 @@ def strip(features: int, width: int) -> nn.Module:
 
 
 def top(joint: int, outputs: int) -> nn.Module:
-    """A label owner: one convolution and two Linear layers on the stacked strips."""
+    """Network of a label owner: one convolution and two Linear layers on the stacked strips."""
     if joint != STRIPS * WIDTH:
         raise ValueError(f"four strips are {STRIPS * WIDTH} numbers; concatenate them")
     height, breadth = ((side - KERNEL) // 2 + 1 for side in (STRIPS * MAP[0], MAP[1]))

@@ -1,4 +1,4 @@
-"""Parts that the scripts that write pages of results share."""
+"""Functions shared by the scripts that write pages of results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from securevfl.studies.intervals import paired_difference
 
 
 def load(folder: Path) -> dict[str, Any] | None:
-    """The results of a study and its name, or None where it has not been run."""
+    """Content of ``results.json`` in a study's folder, with its names; None if there is none."""
     path = folder / "results.json"
     if not path.exists():
         return None
@@ -23,30 +23,31 @@ def load(folder: Path) -> dict[str, Any] | None:
 
 
 def percent(entry: dict[str, Any]) -> str:
-    """Mean and half-width of its interval in per cent."""
+    """Text of a mean with the half-width of its interval, in per cent."""
     half = entry.get("half_width_95")
     spread = "" if half is None or math.isnan(half) else f" ± {100 * half:.2f}"
     return f"{100 * entry['mean']:.2f}{spread}"
 
 
 def signed(mean: float, half: float, digits: int = 2) -> str:
-    """A difference, bold where its interval leaves out 0; alone where one pair gives none."""
+    """Text of a difference and its half-width, bold if the interval excludes 0.
+
+    "(one pair)" replaces a half-width of NaN.
+    """
     if math.isnan(half):
         return f"{mean:+.{digits}f} (one pair)"
     bold = "**" if abs(mean) > half else ""
     return f"{bold}{mean:+.{digits}f}{bold} ± {half:.{digits}f}"
 
 
-def ends(
-    tried: Sequence[Mapping[str, Any]], best: Mapping[str, Any], measures: Sequence[str] = ("mean",)
-) -> list[str]:
-    """Options that are the lowest or the highest of what was tried of them, in words.
+def ends(tried: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> list[str]:
+    """Words on options whose best value is the lowest or highest of those tried.
 
-    What is beyond such a value can be better still. A value whose neighbours diverged is no end.
+    A value beyond it may be better. Values with which training diverged count as tried.
     """
     found = []
     for name, value in best.items():
-        if name in measures or not isinstance(value, int | float):
+        if name == "mean" or not isinstance(value, int | float):
             continue
         known = {one[name] for one in tried if name in one}
         if len(known) == 1:
@@ -58,7 +59,7 @@ def ends(
 
 
 def table(rows: list[list[str]]) -> list[str]:
-    """Lines of a table whose first row is the head."""
+    """Lines of a Markdown table; the first row is the head."""
     head, *body = rows
     return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
 
@@ -70,7 +71,10 @@ def compact(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def means(rows: Sequence[Mapping[str, Any]], by: Sequence[str], values: Sequence[str]) -> list[str]:
-    """Table of means over the seeds of rows that are alike in `by`; "-" where none has a value."""
+    """Table of means over rows that agree in the fields `by`, with their number of seeds.
+
+    `values` are the fields to average; "-" if no row has one.
+    """
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[tuple(row[name] for name in by)].append(row)
@@ -89,7 +93,7 @@ def _number(value: float) -> str:
 
 
 def timed(content: dict[str, Any]) -> list[str]:
-    """One row a run, one column a time."""
+    """Table of accuracy by run and virtual time."""
     runs = content["times"]["runs"]
     times = sorted({entry["time"] for entries in runs.values() for entry in entries})
     rows = [["run", *(f"{time:g} s" for time in times), "rounds", "sent"]]
@@ -105,7 +109,10 @@ def timed(content: dict[str, Any]) -> list[str]:
 
 
 def paired(folder: Path, first: str) -> list[str]:
-    """At each time: the run's accuracy minus each other's, paired by seed, in points."""
+    """Table of a run's accuracy minus that of each other run, at each time, in points.
+
+    Differences are paired by seed. A sentence on intervals follows.
+    """
     values: dict[tuple[str, float], dict[str, float]] = defaultdict(dict)
     with (folder / "times.csv").open() as file:
         for row in csv.DictReader(file):
@@ -138,15 +145,15 @@ def paired(folder: Path, first: str) -> list[str]:
 
 
 def made_by(content: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Commits of rows, which name one where it is not that of the whole content."""
+    """Words on the commits by which rows were made: their own, or that of the content."""
     found = dict.fromkeys(f"`{row.get('commit', content['commit'])}`" for row in rows)
     return f"commit{'s' * (len(found) > 1)} {', '.join(found)}"
 
 
 def ours(*contents: dict[str, Any]) -> list[str]:
-    """Values that the paper leaves open, seeds and commits, of one study or of some together.
+    """Lines on values that the paper leaves open, seeds, commits and options of some studies.
 
-    What is not the same for all of them stands behind the study's name.
+    A value that not all studies share is followed by the names of those that have it.
     """
     said: dict[str, list[str]] = {}
     for content in contents:
@@ -166,7 +173,7 @@ def ours(*contents: dict[str, Any]) -> list[str]:
 
 
 def settings(content: Mapping[str, Any]) -> str:
-    """Options of a study's runs: those that all share, then those that some have, by value."""
+    """Sentence on the options of a study's runs: first the common ones, then others by value."""
     runs = content["settings"]
     whole = {name: run["options"] | _rhythm(run) for name, run in runs.items()}
     common = _shared(whole.values())
@@ -187,7 +194,7 @@ _VALUES, _NAMES = 8, 4  # of an option, and of the runs that have one, that a pa
 
 
 def _rhythm(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Rounds or seconds between the evaluations of a run."""
+    """Options of a run for the rounds or seconds between its evaluations."""
     asked = run.get("asked", run)
     found = {key: asked.get(key) for key in ("eval_every", "eval_seconds")}
     return {key: value for key, value in found.items() if value is not None and value < _AT_THE_END}
@@ -209,7 +216,7 @@ def _text(value: Any) -> str:
 
 
 def files(content: Mapping[str, Any]) -> str:
-    """Links to a study and its results, as a page in docs/ writes them; nothing if not found."""
+    """Markdown links to a study's file and results, for pages in docs/; "" if there is no study."""
     study = Path("benchmarks/papers") / f"{content.get('study')}.toml"
     if not study.exists():
         return ""

@@ -20,18 +20,18 @@ WIDTHS = {1: "black", 2: "#0072b2", 4: "#009e73", 8: "#e69f00", 16: "#d55e00", 6
 
 
 def draw(path: Path) -> None:
-    """Draw a picture under benchmarks/results, at its path.
+    """Draw a picture of results to its path.
 
     Raises
     ------
     KeyError
-        Where nothing here draws such a picture.
+        If there is no function for a picture of this name.
     """
     drawer(path)(path)
 
 
 def drawer(path: Path) -> Callable[[Path], None]:
-    """The function that draws a picture."""
+    """Function that draws a picture, chosen by the picture's path."""
     if path.name == "curves.png":
         study = "/".join(path.parts[-3:-1])
         return losses if study.startswith(OF_LOSSES) else curves_of_a_study
@@ -45,7 +45,7 @@ def drawer(path: Path) -> Callable[[Path], None]:
 
 
 def curves_of_a_study(path: Path) -> None:
-    """The measure of all runs against rounds, virtual time and bytes."""
+    """Draw a study's measure against rounds, virtual time and bytes."""
     from securevfl.studies.study import read_study
     from securevfl.studies.summary import draw as draw_jobs
 
@@ -63,7 +63,7 @@ CASES = ("iid-50", "iid-95", "noniid-50", "noniid-95")
 
 
 def curves(path: Path) -> dict[str, list[list[dict[str, float]]]]:
-    """Evaluations by run, a list for each seed, beside a picture."""
+    """Evaluations by run, a list for each seed, from ``curves.csv`` beside the picture."""
     found: dict[str, dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
     with (path.parent / "curves.csv").open(newline="") as file:
         for row in csv.DictReader(file):
@@ -73,7 +73,7 @@ def curves(path: Path) -> dict[str, list[list[dict[str, float]]]]:
 
 
 def losses(path: Path) -> None:
-    """Test losses, a panel for each case, with one colour for a way in all of them."""
+    """Draw test losses, a panel for each case; a method has the same colour in all."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -108,7 +108,7 @@ def losses(path: Path) -> None:
 
 
 def attacks(path: Path) -> None:
-    """The matrix of attacks on one data set."""
+    """Draw the matrix of attacks on a data set."""
     from securevfl.audit.attack_matrix.matrix import Matrix
     from securevfl.audit.attack_matrix.plot import draw_matrix
 
@@ -118,7 +118,7 @@ def attacks(path: Path) -> None:
 
 
 def thresholds(path: Path) -> None:
-    """Times to the target by slow parties, and thresholds below."""
+    """Draw times to the target by number of slow parties, with thresholds below."""
     from securevfl.bench.threshold_picture import draw as draw_thresholds
 
     told = json.loads(path.with_suffix(".json").read_text())
@@ -126,14 +126,14 @@ def thresholds(path: Path) -> None:
 
 
 def methods(path: Path) -> None:
-    """Accuracy of all methods against bytes and time, a row for each data set."""
+    """Draw accuracy of all methods against bytes and time, a row for each data set."""
     from securevfl.bench.methods_picture import draw as draw_methods
 
     draw_methods(json.loads(path.with_suffix(".json").read_text())["cells"], path)
 
 
 def frontier(path: Path) -> None:
-    """The picture of a set: panels by degree and rotation, lines by width."""
+    """Draw accuracy against released equations: panels by degree and rotation, lines by width."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -163,7 +163,7 @@ def frontier(path: Path) -> None:
 
 
 def _range(content: dict[str, Any]) -> tuple[float, float]:
-    """Accuracies to show: all means, and a little more."""
+    """Limits of the accuracy axis, with a margin of 8 % around all means."""
     means = [interval(v)[0] for line in content["lines"] for v in line["test"].values()]
     means.append(interval(content["reference"]["test"])[0])
     room = 0.08 * (max(means) - min(means))

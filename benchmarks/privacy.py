@@ -68,9 +68,9 @@ CODED_RATES = {"digits": 16, "credit-card": 1, "handwritten": 4}  # client_lr
 
 
 def attacks(name: str, seeds: int | None, *, coded: bool) -> None:
-    """All attacks on all methods that are there.
+    """Run all attacks on all installed methods, and write the matrix and its picture.
 
-    Or on coded_split with one segment and as many as the others have, and with released models.
+    With `coded` the methods are fedvs, and coded_split in three variants.
     """
     given = MATRICES[name]
     data = given.get("data", {})

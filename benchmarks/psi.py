@@ -1,10 +1,10 @@
-"""Cost of private set intersection: CPU of each of two parties, bytes, and memory.
+"""Cost of private set intersection: CPU time of two parties, bytes, and memory.
 
     python benchmarks/psi.py [--members N] [SIZES...]
 
-measures each size in a process of its own, and writes benchmarks/results/psi/psi.json. Nine ids in
-ten are common. `table` is a run in the engine with sealed links, all parties in one process; the
-parties' own CPU seconds are of `securevfl.data.alignment.oprf` alone, without links.
+Each size is measured in a new process, and added to benchmarks/results/psi/psi.json. The sets of
+two neighbours share nine of ten ids. `in_the_engine` runs all parties in one process with sealed
+links; `by_party` runs `securevfl.data.alignment.oprf` alone, for the CPU time of each party.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ RESULTS = Path(__file__).parent / "results" / "psi" / "psi.json"
 
 
 def tables(count: int, members: int) -> list[list[str]]:
-    """Sets in an order of their own, each a tenth apart from the next."""
+    """Sets of `count` ids in random order; each is shifted by a tenth from the one before."""
     draw = np.random.default_rng(count)
     firsts = [member * count // 10 for member in range(members)]
     return [[f"user-{first + n}" for n in draw.permutation(count)] for first in firsts]
 
 
 def in_the_engine(count: int, members: int) -> dict[str, Any]:
-    """A whole intersection, with its rows compared to those of a plain join."""
+    """Measures of a whole intersection; ``right`` compares its rows with a join in the clear."""
     sets = tables(count, members)
     cpu, wall = time.process_time(), time.perf_counter()
     rows, sent = intersection(sets)
@@ -56,7 +56,7 @@ def in_the_engine(count: int, members: int) -> dict[str, Any]:
 
 
 def by_party(count: int) -> dict[str, Any]:
-    """CPU seconds of collector and member, of two."""
+    """CPU seconds of the collector and of the member, in an intersection of two."""
     own, others = tables(count, 2)
     spent = {"collector": 0.0, "member": 0.0}
 
@@ -81,13 +81,13 @@ def by_party(count: int) -> dict[str, Any]:
 
 
 def measure(count: int, members: int) -> dict[str, Any]:
-    """A row of results."""
+    """Result row for a set size and a number of members."""
     in_the_engine(100, 2)  # compiles the kernels
     return in_the_engine(count, members) | (by_party(count) if members == 2 else {})
 
 
 def main() -> None:
-    """Measure, print and store."""
+    """Measure all sizes, print and store the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", type=int, default=2)
     parser.add_argument("sizes", type=int, nargs="*", default=[10**4, 10**5, 10**6])

@@ -28,7 +28,7 @@ GRID = np.arange(2.0, 61.0)  # virtual seconds
 
 
 def series() -> dict[str, np.ndarray]:
-    """Accuracy in per cent by run, (seeds, times): the newest evaluation at each time, else NaN."""
+    """Accuracy in per cent by run, (seeds, times): last evaluation by each time; NaN if none."""
     points: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     with CURVES.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -38,7 +38,7 @@ def series() -> dict[str, np.ndarray]:
 
 
 def held(found: list[tuple[float, float]]) -> np.ndarray:
-    """Values of one seed on the grid, each kept until the next one."""
+    """Values of a seed at the times of `GRID`, each kept until the next evaluation."""
     times, values = np.array(sorted(found)).T
     place = np.searchsorted(times, GRID, side="right") - 1
     return np.where(place >= 0, 100 * values[place], np.nan)

@@ -90,9 +90,9 @@ Found = Mapping[str, Sequence[Line]]
 
 
 def count(lines: Sequence[Line]) -> list[int]:
-    """Rows, rows by sign, sizes that a paper prints, and those inside our intervals.
+    """Numbers of lines; of each verdict; of printed sizes; and of those inside our intervals.
 
-    Levels are no differences, and count nowhere.
+    Levels are left out, because they are no differences.
     """
     signs = [line.sign for line in lines if not line.levels]
     held = [one for line in lines for one in line.inside if not line.levels]
@@ -100,7 +100,7 @@ def count(lines: Sequence[Line]) -> list[int]:
 
 
 def summary(found: Found) -> list[str]:
-    """Table of counts by paper."""
+    """Table of these counts, a row for each paper."""
     every = [line for lines in found.values() for line in lines]
     rows = [["paper", "rows", "same sign", "no sign shown", "other sign", "cannot be tested",
              "printed sizes", "inside"]]  # fmt: skip
@@ -111,7 +111,7 @@ def summary(found: Found) -> list[str]:
 
 
 def turned(lines: Sequence[Line]) -> list[set[str]]:
-    """Words on the sign of each claim that gets another one by another reading."""
+    """Sets of verdicts of the claims whose verdict depends on the reading."""
     words: dict[tuple[str, str], set[str]] = defaultdict(set)
     for line in lines:
         if line.sign != OPEN:
@@ -120,7 +120,7 @@ def turned(lines: Sequence[Line]) -> list[set[str]]:
 
 
 def row(numbers: Sequence[int], line: Line) -> list[str]:
-    """Cells of a line, the last with the numbers of its studies."""
+    """Table cells of a line; the last has the numbers of its studies."""
     found = [
         f"{line.place}: {line.claim}",
         line.printed_cell(),
@@ -138,20 +138,20 @@ def row(numbers: Sequence[int], line: Line) -> list[str]:
 
 
 def numbers(found: Found) -> dict[str, int]:
-    """Studies whose results rows link, numbered through."""
+    """Number of each study to which lines refer, from 1."""
     studies = dict.fromkeys(s for lines in found.values() for line in lines for s in line.studies)
     return {study: number for number, study in enumerate(studies, 1)}
 
 
 def link(number: int, study: str) -> str:
-    """Reference of a number to stored results."""
+    """Markdown definition of the link from a number to a study's results."""
     path = RESULTS / study
     path = path / "results.json" if (path / "results.json").exists() else path
     return f"[{number}]: ../{path.relative_to(RESULTS.parents[1])}"
 
 
 def whole(numbers: Sequence[int], study: str, lines: Iterable[Line]) -> Iterator[str]:
-    """Rows of a study with all their differences, below the numbers that lead there."""
+    """Paragraphs on a study: heading with link targets, and each line with all its differences."""
     yield "\n".join([*(f"(study-{number})=" for number in numbers), f"### {study}"])
     for line in lines:
         told = f" ({line.depends_cell()})" if line.depends_cell() != "-" else ""
@@ -167,7 +167,7 @@ def whole(numbers: Sequence[int], study: str, lines: Iterable[Line]) -> Iterator
 
 
 def pages() -> dict[Path, str]:
-    """Both pages."""
+    """Markdown of both pages, by path."""
     found = {paper: list(module.lines()) for paper, module in PAPERS.items()}
     every = [line for lines in found.values() for line in lines]
     *_, sizes, inside = count(every)

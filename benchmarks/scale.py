@@ -1,9 +1,9 @@
-"""Growth of encoding, sharing, evaluation and decoding: ``python benchmarks/scale.py``.
+"""Growth of encoding, sharing, evaluation and decoding with size: ``python benchmarks/scale.py``.
 
-N runs from 8 to 1024 with T = 1 and K + T = N/4, so that half the parties may straggle, on coset
-points of 2013265921 and on the default points; M runs to ten million rows, read from and written
-to memory maps. Times are medians of thread CPU time of one thread, except for memory maps, whose
-paging is the kernel's work, so that wall time is given. Writes scale.json and scale.png.
+N goes from 8 to 1024 with T = 1 and K + T = N/4, so that half of the parties may straggle, with
+coset points of the field 2013265921 and with default points. M goes to ten million rows, which are
+read from and written to memory maps. Times are medians of the CPU time of one thread; for memory
+maps, whose paging is done by the kernel, they are wall time. Writes scale.json and scale.png.
 
 The paper (section 5.3) counts O(N log^2 N) for sharing a group of elements by fast evaluation,
 O(|B| h sum_n d_n D_n) for a round and O(|B| h R log^2 R) for decoding.
@@ -34,9 +34,9 @@ SHORTEST = 0.001
 
 
 def interleaved(methods, repeats):
-    """Median seconds of thread CPU time of each method.
+    """Median CPU seconds of one thread for each method (a function without arguments).
 
-    They are called in turns, so that a neighbour's load falls on all of them.
+    Methods are called in turns, so that other work on the machine slows all of them alike.
     """
     rounds = {}
     for name, call in methods.items():
@@ -63,7 +63,7 @@ def code_of(N, cosets):
 
 
 def parties(N, repeats):
-    """Return seconds of each step at N parties, with the sizes they refer to."""
+    """Seconds of each step at N parties, and the sizes."""
     K, R = N // 4 - 1, N // 2 - 1
     columns = max(64, (1 << 21) // K // 64 * 64)
     X = F.random((K, columns))
@@ -92,7 +92,7 @@ def parties(N, repeats):
 
 
 def rows(M, folder):
-    """Return wall seconds and the growth of resident memory for M rows on disk (N = 16, K = 4)."""
+    """Wall seconds and growth of memory in MiB for M rows on disk, with N = 16 and K = 4."""
     code = LagrangeCode(F, parties=16, segments=4, privacy=1)
     columns = -(-M // 4) * 2
     maps = [
@@ -119,7 +119,7 @@ def rows(M, folder):
 
 
 def _anonymous():
-    """Return the resident memory of this process that no file backs, in MiB."""
+    """Resident memory of this process that is not backed by a file, in MiB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon"):
             return int(line.split()[1]) / 1024

@@ -1,4 +1,4 @@
-"""Stored results, and differences of two runs that are paired by seed."""
+"""Stored results of studies, and differences between runs, paired by seed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,16 @@ Run = tuple[str, str]  # study and label
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference of two runs, paired by seed, with half its 95 % interval.
+    """Mean difference of two runs, paired by seed.
 
     Attributes
     ----------
     name : str
-        Where it was measured, such as a time or a data set.
+        Condition of the measurement, such as a time or a data set.
+    mean, half : float
+        Mean and half-width of its 95 % interval; NaN for one pair.
+    pairs : int
+        Number of seeds.
     """
 
     name: str
@@ -44,39 +48,39 @@ class Difference:
     pairs: int
 
     def entry(self) -> dict[str, Any]:
-        """Mean, half width and number of pairs as a JSON object."""
+        """Mean, half-width and number of pairs in JSON types."""
         half = None if math.isnan(self.half) else self.half
         return {"mean": self.mean, "half_width_95": half, "pairs": self.pairs}
 
     def text(self, digits: int) -> str:
-        """The difference with its name and interval."""
+        """Name, mean and half-width as text, with so many digits after the decimal point."""
         return f"{self.name}: {self.figure(digits)}"
 
     def figure(self, digits: int) -> str:
-        """The difference with its interval."""
+        """Mean and half-width as text."""
         spread = " (one pair)" if math.isnan(self.half) else f" ± {self.half:.{digits}f}"
         return f"{self.mean:+.{digits}f}{spread}"
 
 
 def results(study: str) -> Mapping[str, Any]:
-    """All results of a study."""
+    """Content of a study's ``results.json``."""
     found: Mapping[str, Any] = json.loads((RESULTS / study / "results.json").read_text())
     return found
 
 
 def runs(study: str) -> Mapping[str, Any]:
-    """The runs of a study's results."""
+    """Results of a study by run."""
     found: Mapping[str, Any] = results(study)["runs"]
     return found
 
 
 def parts(study: str) -> list[str]:
-    """The study and those that hold more of its runs or seeds, at the same settings."""
+    """Folders of results of a study: its own, and others with more of its runs or seeds."""
     return [part for part in (study, *PARTS.get(study, ())) if (RESULTS / part).exists()]
 
 
 def values(study: str, run: str, measure: str = "test_accuracy") -> dict[int, float]:
-    """Final values of a run by seed, of all parts of its study."""
+    """Measure at the end of a run, by seed, from all `parts`; KeyError if there is no such run."""
     own = [runs(part)[run] for part in parts(study) if run in runs(part)]
     if not own:
         raise KeyError(f"{study} has no run {run}")
@@ -90,22 +94,19 @@ def values(study: str, run: str, measure: str = "test_accuracy") -> dict[int, fl
 def paired(
     name: str, one: Mapping[Any, float], two: Mapping[Any, float], scale: float = 100.0
 ) -> Difference:
-    """Difference of two runs' values over the seeds that both have."""
+    """Difference, one minus two, over the seeds that both have; values are scaled by `scale`."""
     seeds = sorted(set(one) & set(two))
     mean, half = paired_difference([scale * one[s] for s in seeds], [scale * two[s] for s in seeds])
     return Difference(name, mean, half, len(seeds))
 
 
-def final(
-    study: str, one: str, two: str, *, measure: str = "test_accuracy", name: str = ""
-) -> Difference:
-    """Difference of two runs of a study after their last step."""
-    scale = 100.0 if measure == "test_accuracy" else 1.0
-    return paired(name or study, values(study, one, measure), values(study, two, measure), scale)
+def final(study: str, one: str, two: str, *, name: str = "") -> Difference:
+    """Difference of two runs' test accuracies after their last step, in points."""
+    return paired(name or study, values(study, one), values(study, two))
 
 
 def at_times(study: str) -> dict[tuple[str, float], dict[str, float]]:
-    """Accuracy by run and virtual time, then by seed."""
+    """Accuracy by (run, virtual second), then by seed."""
     found: dict[tuple[str, float], dict[str, float]] = defaultdict(dict)
     with (RESULTS / study / "times.csv").open() as file:
         for row in csv.DictReader(file):
@@ -116,12 +117,10 @@ def at_times(study: str) -> dict[tuple[str, float], dict[str, float]]:
 def over_time(
     study: str, one: str, two: str, *, times: Sequence[float] = (), faster: float = 1.0
 ) -> list[Difference]:
-    """Differences at each virtual time, or at `times`.
+    """Differences of two runs' accuracies at each virtual time, or at `times`, in points.
 
-    Parameters
-    ----------
-    faster : float
-        How many times faster the first run is taken to be: it is read off so much later.
+    With `faster`, the first run is evaluated at so many times the time: as if it were faster by
+    this factor.
     """
     found = at_times(study)
     known = sorted({time for _, time in found})
@@ -130,7 +129,7 @@ def over_time(
 
 
 def losses(study: str, by: str = "time") -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """(virtual time or step, test loss) of all evaluations by run, then by seed."""
+    """Evaluations (time or step, test loss) by run, then by seed."""
     found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     with (RESULTS / study / "curves.csv").open() as file:
         for row in csv.DictReader(file):
@@ -140,15 +139,15 @@ def losses(study: str, by: str = "time") -> dict[str, dict[str, list[tuple[float
 
 
 def stops() -> dict[str, dict[str, float]]:
-    """Stop losses of CVFL's Figure 2 by set, fixed on validation rows before the study."""
+    """Test losses at which CVFL's Figure 2 stops, by data set, fixed on validation rows."""
     found: dict[str, dict[str, float]] = json.loads((RESULTS / "cvfl" / "stops.json").read_text())
     return found
 
 
 def ways(name: str) -> dict[str, tuple[Run, Run]]:
-    """Asynchronous run of CVFL's Figure 2 and that in step, by optimiser and rate of both.
+    """Pairs (asynchronous run, synchronous run) of CVFL's Figure 2, by optimiser and rate.
 
-    What is each way's own best comes last, where the two differ.
+    The last pair has each at its own best rate, unless that is one of the others.
     """
     main = f"cvfl/figure-2-{name}"
     found: dict[str, dict[str, Run]] = defaultdict(dict)
@@ -166,18 +165,21 @@ def ways(name: str) -> dict[str, tuple[Run, Run]]:
 def time_saved(
     one: Run, two: Run, loss: float, name: str, *, pace: float | None = None
 ) -> Difference | None:
-    """Per cent of the second run's time that the first saves until a test loss; None if missed.
+    """Percentage of the second run's time that the first saves until a test loss; None if missed.
 
-    It is the mean of 1 - t/t' over the seeds, where t and t' are the times of the first evaluations
-    that are not above the loss.
+    It is the mean over seeds of 1 - t/t', t and t' the times of the first evaluations with at most
+    this loss.
 
     Parameters
     ----------
     one, two : (study, run)
+        The two runs.
     loss : float
+        Test loss to reach.
     name : str
+        Name of the result.
     pace : float, optional
-        Updates that the first run makes to one of the second: times are then updates over pace.
+        Steps of the first run for each of the second; times are then steps divided by it.
     """
     by = "time" if pace is None else "step"
     own, other = (
@@ -195,7 +197,7 @@ def _until(curve: Sequence[tuple[float, float]], loss: float) -> float | None:
 
 
 def mean_loss(study: str, run: str) -> dict[str, float]:
-    """Mean of a run's test losses over its evaluations, by seed: lower where it falls faster."""
+    """Mean test loss of a run over its evaluations, by seed; lower if it falls faster."""
     return {
         seed: sum(loss for _, loss in curve) / len(curve)
         for seed, curve in losses(study)[run].items()
@@ -203,5 +205,5 @@ def mean_loss(study: str, run: str) -> dict[str, float]:
 
 
 def last_loss(study: str, run: str) -> dict[str, float]:
-    """Test loss of a run's last evaluation by seed."""
+    """Test loss at a run's last evaluation, by seed."""
     return {seed: curve[-1][1] for seed, curve in losses(study)[run].items()}

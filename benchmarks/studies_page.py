@@ -45,7 +45,7 @@ greatest. [results-claims.md](results-claims.md) has differences beside the prin
 
 
 def cell(run: Mapping[str, Any], measure: str, printed: float | None = None) -> str:
-    """Mean of a run with its interval, the paper's, and how many seeds ended in an error."""
+    """Table cell: mean and interval, the paper's value in brackets, number of failed seeds."""
     ended, failed = len(run["seeds"]), len(run.get("errors", {}))
     if not ended:
         return f"error ({failed} of {failed})"
@@ -55,7 +55,7 @@ def cell(run: Mapping[str, Any], measure: str, printed: float | None = None) -> 
 
 
 def final(content: Mapping[str, Any]) -> list[str]:
-    """One row a run after its last step."""
+    """Table with a row for each run after its last step."""
     runs, auc = content["runs"], any("test_auc" in run for run in content["runs"].values())
     base = content.get("baseline") if content["differences"] else None
     minus = [f"minus {base}, points"] * (base is not None)
@@ -72,13 +72,13 @@ def final(content: Mapping[str, Any]) -> list[str]:
 
 
 def difference(found: Mapping[str, Any]) -> str:
-    """A difference of accuracies in points."""
+    """Text of a difference of accuracies in points."""
     half = found["half_width_95"]
     return signed(100 * found["mean"], float("nan") if half is None else 100 * half)
 
 
 def costs(run: Mapping[str, Any]) -> list[str]:
-    """Virtual time and bytes of a run."""
+    """Table cells of a run's virtual seconds and bytes."""
     if not run["seeds"]:
         return ["-", "-"]
     seconds, sent = run["virtual_seconds"]["mean"], run["bytes"]["mean"] / 1e9
@@ -86,14 +86,14 @@ def costs(run: Mapping[str, Any]) -> list[str]:
 
 
 def printed(content: Mapping[str, Any], label: str) -> float | None:
-    """Accuracy that the paper prints for a run, in per cent."""
+    """Accuracy that the paper prints for a run, in per cent; None if it does not."""
     told = content["paper"].get(label)
     found: float | None = told.get("accuracy") if isinstance(told, Mapping) else None
     return found
 
 
 def crossed(content: Mapping[str, Any]) -> list[str]:
-    """One row for each first part of the labels, one column for each last part."""
+    """Table of runs "FIRST, LAST": a row for each first part, a column for each last part."""
     runs = content["runs"]
     parts = {label: label.rsplit(", ", 1) for label in runs}
     columns = list(dict.fromkeys(last for _, last in parts.values()))
@@ -106,7 +106,7 @@ def crossed(content: Mapping[str, Any]) -> list[str]:
 
 
 def chosen(folder: str, content: Mapping[str, Any]) -> list[str]:
-    """Options that were chosen on validation rows, and which are ends of what was tried."""
+    """Lines on options chosen on validation rows, and on those at an end of the values tried."""
     path = RESULTS / folder / "rates" / f"{content['name']}.json"
     found = content.get("chosen") or (json.loads(path.read_text()) if path.exists() else None)
     if found is None:
@@ -125,12 +125,12 @@ def chosen(folder: str, content: Mapping[str, Any]) -> list[str]:
 
 
 def is_number(name: str, value: Any) -> bool:
-    """Whether an entry is an option that is a number, and no measure."""
+    """Whether an entry is a numeric option, and not the mean measure."""
     return name != "mean" and isinstance(value, int | float)
 
 
 def section(folder: str, content: dict[str, Any], note: str) -> str:
-    """A study: its words, table, settings and picture."""
+    """Markdown of a study: heading, note, table, settings and picture."""
     name, runs = content["name"], content["runs"]
     lines = [f"({folder}-{name})=\n## {content['title']}", ""]
     lines += [note, ""] if note else []
@@ -152,7 +152,7 @@ def section(folder: str, content: dict[str, Any], note: str) -> str:
 
 
 def page(title: str, folders: Sequence[str]) -> str:
-    """Text of a page."""
+    """Markdown of a page with the studies in some folders."""
     parts = [HEAD.format(title=title)]
     for folder in folders:
         notes = json.loads((STUDIES / folder / "notes.json").read_text())
@@ -166,5 +166,5 @@ def page(title: str, folders: Sequence[str]) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """All pages, by path."""
+    """Markdown of all pages, by path."""
     return {Path(f"docs/results-{name}.md"): page(*words) for name, words in PAPERS.items()}

@@ -1,14 +1,14 @@
-"""Columns that the server finds in sums, with nothing known: ``python benchmarks/sums.py``.
+"""Columns that a server finds from sums, knowing no row: ``python benchmarks/sums.py``.
 
-- squares: both methods with coded sums at the paper's sizes, on five sets, K = 1 and 2;
-- defaults: the same at the default options, with the budget of sums on, in a whole run;
-- others: rows by other rows of the population and their labels, at the paper's width;
-- others_defaults: the same at the default options, with the budget of sums on;
-- epochs: completion of the space over several epochs of reshuffled batches;
-- short: the columns of wine from c sums of each row, c below the rank of the space;
+- squares: attack by squares on two methods with coded sums, at the paper's sizes, K = 1 and 2;
+- defaults: the same at default options, with the budget of sums, in a whole run;
+- others: rows by inner products and other rows with labels, at the paper's width;
+- others_defaults: the same at default options, with the budget of sums;
+- epochs: completion of the space of columns over several epochs of reshuffled batches;
+- short: columns of wine from c sums of each row, with c below the rank of the space.
 
-Writes benchmarks/results/privacy/sums.json after each cell, and goes on where it ended; words name
-the parts to run.
+Each result is written to benchmarks/results/privacy/sums.json, and a stopped command continues. The
+parts named on the command line are run, by default all.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Row = dict[str, Any]
 def case(
     name: str, method: str, seed: int, settings: AttackSettings | None = None, **options: Any
 ) -> AttackCase:
-    """A method on a set; wine is scikit-learn's own table."""
+    """Attack case of a method on a data set ("wine" is scikit-learn's), without delays."""
     known = "breast-cancer" if name == "wine" else name
     words = ",".join(f"{k}={str(v).lower()}" for k, v in options.items())
     source = DataSource(known, {"parties": 6 if name == "wine" else PARTIES[name]})
@@ -69,7 +69,7 @@ def case(
 
 
 def attacked(attempt: Callable[[AttackCase], Any], one: AttackCase, **names: Any) -> Row:
-    """Line of a table: what an attempt gave."""
+    """Result row of an attack `attempt`: success, chance, CPU seconds, and `counted`."""
     start = time.process_time()
     one.begin(attempt.__name__)
     with one_thread():
@@ -82,7 +82,7 @@ def attacked(attempt: Callable[[AttackCase], Any], one: AttackCase, **names: Any
 
 
 def counted(note: str) -> Row:
-    """Numbers of a note of `judge`, which are much shorter than the note."""
+    """Numbers in a note of `judge` by name; other notes are kept as text."""
     words = re.search(
         r"of (\d+) columns (\d+) above 0.999, (\d+) above 0.99, (\d+) above 0.95; mean (\S+); "
         r"elements within 0.001: (\S+); (\d+) guesses; rank (\d+) by (\d+) views of (\d+) rows",
@@ -97,14 +97,14 @@ def counted(note: str) -> Row:
 
 
 def settings(name: str, rounds: int, rows: int | None = None) -> AttackSettings:
-    """Rows of a set, and first rounds that the attack reads."""
+    """Attack settings: training rows of a data set, and number of first rounds to read."""
     return AttackSettings(rows=rows or ROWS.get(name), watched=rounds)
 
 
 def cells(
     name: str, methods: list[str], degree: int | None, seeds: int
 ) -> Iterator[tuple[Row, Row]]:
-    """Names and options of the cells of a set."""
+    """Names and options of the runs on a data set: methods, K = 1 and 2, seeds."""
     for method in methods:
         for K in (1, 2):
             options: Row = {"segments": K}
@@ -117,7 +117,7 @@ def cells(
 
 
 def columns_by_squares(name: str, methods: list[str], seeds: int) -> None:
-    """The paper's sizes, of both methods."""
+    """Part squares: the attack at the paper's sizes."""
     rows, rounds = JOINED.get(name, (None, 12))
     for names, options in cells(name, methods, 2, seeds):
         chosen = settings(name, rounds, rows)
@@ -126,7 +126,10 @@ def columns_by_squares(name: str, methods: list[str], seeds: int) -> None:
 
 
 def columns_at_defaults(name: str, methods: list[str], seeds: int) -> None:
-    """The default options: squares in a whole run, and directions in batches of all rows."""
+    """Part defaults: squares in a whole run, and directions in batches of all rows.
+
+    It also adds ``standing``: directions in default batches, from `standing_still`.
+    """
     for names, options in cells(name, methods, None, seeds):
         one = functools.partial(case, name, names["method"], names["seed"], **options)
         once("defaults", names, functools.partial(one, settings(name, 500)))
@@ -135,13 +138,13 @@ def columns_at_defaults(name: str, methods: list[str], seeds: int) -> None:
 
 
 def near_directions(one: AttackCase) -> Any:
-    """Directions of the sums of whole batches, in a run that its budget ends."""
+    """Result of `directions` on sums of whole batches, in a run that its budget ends."""
     found = one.sums
     return found if isinstance(found, NoView) else directions(one, *found)
 
 
 def standing_still(one: AttackCase) -> Any:
-    """Directions of a run's own sums, side by side by epochs as if weights stood still in each."""
+    """Result of `directions` on a run's own sums, as if weights did not change in an epoch."""
     views = views_of(one.watched)
     if isinstance(views, NoView):
         return views
@@ -156,9 +159,10 @@ def standing_still(one: AttackCase) -> Any:
 
 
 def directions(one: AttackCase, joint: np.ndarray, columns: np.ndarray) -> Any:
-    """Directions with squares nearest to the span of sums, and the principal axes of the sums.
+    """Success of directions with squares nearest to the span of sums, and of the principal axes.
 
-    In spaces of many dimensions the axes alone.
+    `joint` has the sums, (M, c), `columns` the true columns. Above `SEARCHED` dimensions only the
+    axes are tried.
     """
     basis, lengths, _ = np.linalg.svd(joint - joint.mean(axis=0), full_matrices=False)
     basis = basis[:, lengths > 1e-9 * lengths[0]]
@@ -174,7 +178,10 @@ def directions(one: AttackCase, joint: np.ndarray, columns: np.ndarray) -> Any:
 def once(
     part: str, names: Row, make: Callable[[], AttackCase], attempt: Callable[..., Any] = squares
 ) -> None:
-    """Fill a cell, if it is not there; what the count of equations rules out needs one seed."""
+    """Add the result of an attack to a part, unless it is stored.
+
+    An attack that the number of equations rules out is stored for one seed only.
+    """
     rows = stored().get(part, [])
     group = [r for r in rows if all(r[k] == v for k, v in names.items() if k != "seed")]
     if any(r["seed"] == names["seed"] or r["success"] is None for r in group):
@@ -185,7 +192,7 @@ def once(
 
 
 def rows_by_others(name: str) -> None:
-    """X X^T of coded_split, and 200 other rows with their labels."""
+    """Part others: coded_split's inner products, with the test rows and their labels."""
     for degree in (1, 2):
         for seed in range(SEEDS):
             names = {"data": name, "degree": degree, "seed": seed}
@@ -197,7 +204,7 @@ def rows_by_others(name: str) -> None:
 
 
 def rows_by_others_at_defaults(name: str) -> None:
-    """The same at the default options, of both methods; FedVS by SGD, for Adam is not linear."""
+    """Part others_defaults: both methods; FedVS by SGD, because Adam is not linear."""
     for method in METHODS:
         more = {"optimizer": "sgd"} if method == "fedvs" else {}
         for seed in range(SEEDS):
@@ -209,7 +216,7 @@ def rows_by_others_at_defaults(name: str) -> None:
 
 
 def over_epochs(name: str, width: int, batch: int, epochs: tuple[int, ...]) -> None:
-    """Space of columns and squares, by alternating least squares over reshuffled batches."""
+    """Part epochs: `completed` on a data set after each number of epochs."""
     options = {"segments": 1, "degree": 2, "width": width, "batch": batch}
     for seed in range(3):
         for count in epochs:
@@ -226,10 +233,12 @@ def over_epochs(name: str, width: int, batch: int, epochs: tuple[int, ...]) -> N
             print("epochs", stored()["epochs"][-1], flush=True)
 
 
-def completed(one: AttackCase, steps: int = 300) -> Row:
-    """Part of the columns' variance outside a space that is fitted to all views.
+def completed(one: AttackCase) -> Row:
+    """Fit of the space of columns and squares to all sums, by alternating least squares.
 
-    Z of all rows, and W of each view, in turns: V_t = Z_t W_t. Rank is taken for known.
+    The model is V_t = Z_t W_t: Z has a row for each training row, W_t is the weights of round t;
+    the rank is assumed known. ``outside`` is the fraction of the columns' variance outside the
+    space.
     """
     views: Any = views_of(one.watched)
     told = one.protocol().released()
@@ -245,7 +254,7 @@ def completed(one: AttackCase, steps: int = 300) -> Row:
     Z = np.linalg.qr(one.stream.normal(size=(len(X), r)))[0]
     if len(used) < len(X) // 2 or counted <= 0:
         return facts | {"outside": None, "chance": round(1 - r / len(X), 3)}
-    for _ in range(steps):
+    for _ in range(300):
         W = [fitted(Z[v.rows], v.values) for v in views]
         grams = np.stack([(w @ w.T).ravel() for w in W])
         normal = (member @ grams).reshape(len(X), r, r)
@@ -273,7 +282,7 @@ def completed(one: AttackCase, steps: int = 300) -> Row:
 
 
 def fitted(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Weights of least squares by normal equations, with a ridge like that on the rows."""
+    """Least-squares weights from `rows` to `values`, by normal equations with a small ridge."""
     gram = rows.T @ rows
     ridge = 1e-10 * np.trace(gram) / len(gram)
     found: np.ndarray = np.linalg.solve(gram + ridge * np.eye(len(gram)), rows.T @ values)
@@ -281,7 +290,7 @@ def fitted(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def wine() -> np.ndarray:
-    """All 178 rows, min-max scaled."""
+    """Columns of the wine data, (178, 13), scaled to [0, 1]."""
     from sklearn.datasets import load_wine
 
     X = load_wine().data
@@ -289,11 +298,11 @@ def wine() -> np.ndarray:
     return scaled
 
 
-def short_spans(widths: tuple[int, ...] = (24, 22, 20, 13)) -> None:
-    """Columns from c sums of every row by random weights, and from columns of noise."""
+def short_spans() -> None:
+    """Part short: columns found from c sums of each row with random weights."""
     X = wine()
     d = X.shape[1]
-    for c in widths:
+    for c in (24, 22, 20, 13):
         for seed in range(3):
             if any((r["c"], r["seed"]) == (c, seed) for r in stored().get("short", [])):
                 continue
@@ -322,7 +331,7 @@ PARTS = ("squares", "defaults", "others", "others_defaults", "epochs", "short")
 
 
 def main() -> None:
-    """Run the parts that are named, or all."""
+    """Run the parts named on the command line, by default all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--data", nargs="*", default=list(PARTIES))
@@ -351,13 +360,13 @@ def main() -> None:
 
 
 def stored() -> dict[str, Any]:
-    """Results that were written so far."""
+    """Content of the file of results; empty if there is none."""
     found: dict[str, Any] = json.loads(OUT.read_text()) if OUT.exists() else {}
     return found
 
 
 def made_here(content: dict[str, Any], row: Row) -> Row:
-    """A row, with the commit and the machine where they are not those of the whole content."""
+    """The row, with commit and machine if they differ from those of the whole content."""
     made = {"commit": commit(), "machine": describe_machine()}
     for name, own in made.items():
         content.setdefault(name, own)
@@ -365,7 +374,7 @@ def made_here(content: dict[str, Any], row: Row) -> Row:
 
 
 def keep(part: str, row: Row) -> None:
-    """Write one more row of a part."""
+    """Add a row to a part of the file of results."""
     content = stored()
     content[part] = [*content.get(part, []), made_here(content, row)]
     content |= {"options": OPTIONS}

@@ -1,9 +1,8 @@
-"""Split training by polynomial networks in a plain loop, for benchmarks/frontier.py.
+"""Split training of polynomial networks in a plain loop, for benchmarks/frontier.py.
 
-The networks, batches, initial weights and optimisers are those of ``securevfl run split`` with the
-same options and seed; what is missing are parties, messages and time. All clients' weights are in
-one matrix, which is the same up to the order in which floats are added, and ten times as fast with
-many clients.
+Networks, batches, initial weights and optimisers are those of ``securevfl run split`` with the same
+options and seed; there are no parties, messages or time. All clients' weights are in one matrix.
+Results are the same up to the order of additions, and with many clients it is ten times as fast.
 """
 
 from __future__ import annotations
@@ -24,37 +23,40 @@ from securevfl.protocols.base.registry import get_protocol, make_config
 
 @dataclass(frozen=True)
 class Epoch:
-    """Measures after an epoch: on the rows that stand as test rows."""
+    """Accuracy and mean loss on the test rows after an epoch."""
 
     accuracy: float
     loss: float
 
 
 def split(data: VerticalDataset, seed: int, options: Mapping[str, Any]) -> Any:
-    """The protocol object of ``run split``."""
+    """Configured protocol split."""
     cls: Any = get_protocol("split")
     return cls(make_config(cls, dict(options)), data, seed=seed)
 
 
 def expanded(parts: tuple[np.ndarray, ...], degree: int) -> np.ndarray:
-    """``[x_1 | x_1^2 | 1 | x_2 | ...]``: the expanded columns of all clients side by side."""
+    """Expanded columns of all clients side by side, ``[x_1 | x_1^2 | 1 | x_2 | ...]``."""
     return np.concatenate([expand(part, degree) for part in parts], axis=1)
 
 
 def together(
     data: VerticalDataset, epochs: int, *, seed: int, client: Mapping[str, Any], **options: Any
 ) -> Iterator[tuple[Epoch, np.ndarray]]:
-    """Measures after each epoch, and the clients' weights, one below the other.
+    """Measures on test rows, and all clients' weights one below the other, after each epoch.
 
     Parameters
     ----------
     data : VerticalDataset
+        Data set with training and test rows.
     epochs : int
+        Number of epochs.
     seed : int
+        Seed of weights and batches.
     client : mapping
         Options of the clients' optimiser that differ from the server's (`make_optimizer`).
     **options
-        Those of ``run split``.
+        Options of ``run split``.
     """
     made = split(data, seed, options)
     networks = [made.client_network(n) for n in made.peers()]
@@ -76,7 +78,7 @@ def together(
 
 
 def measured(centre: Centre, embedding: np.ndarray, labels: np.ndarray) -> Epoch:
-    """Accuracy and mean loss."""
+    """Accuracy and mean loss of joint embeddings, (rows, h)."""
     scores = centre.scores(embedding)
     accuracy = measure(centre.task, scores, labels)["accuracy"]
     return Epoch(accuracy, mean_loss(centre.task, scores, labels))
@@ -84,7 +86,7 @@ def measured(centre: Centre, embedding: np.ndarray, labels: np.ndarray) -> Epoch
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of one training: Adam at the server; Adam or plain SGD at the clients."""
+    """Learning rates of a training: Adam at the server; "adam" or "sgd" at the clients."""
 
     lr: float
     client: str
@@ -99,13 +101,14 @@ def many(
     rates: Sequence[Rates],
     **options: Any,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Accuracy and loss after each epoch, (seeds, rates), of trainings that are done side by side.
+    """Accuracy and loss on test rows after each epoch, both (seeds, rates), of parallel trainings.
 
-    There is a data set for each seed, of equal sizes: rotated or divided in its own way.
+    `sets` has a data set for each seed, all of equal sizes. All `rates` have one kind of client
+    optimiser.
 
-    One step of S x L trainings takes little more time than one of a single training, since at
-    these sizes the calls cost more than the arithmetic. All `rates` have one kind of client
-    optimiser. It is `together` written for stacked weights, up to the order of additions.
+    A step of all S x L trainings takes little more time than one of a single training, because at
+    these sizes calls cost more than arithmetic. Results are those of `together` up to the order of
+    additions.
     """
     import torch
     from torch.nn import functional
@@ -138,7 +141,7 @@ def many(
     steps += [Adam(one, server) for one in theta]
 
     def forward(H: Any) -> list[Any]:
-        """Inputs of each layer of the server model, and the scores."""
+        """Inputs of each layer of the server models, and the scores."""
         values = [H]
         for weights, bias in zip(theta[::2], theta[1::2], strict=True):
             if len(values) > 1:
@@ -178,7 +181,7 @@ def many(
 def scored(
     scores: Any, labels: Any, task: str, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracy and mean loss of each training; 0 and infinity where it diverged."""
+    """Accuracy and mean loss of each training; 0 and infinity if it diverged."""
     import torch
     from torch.nn import functional
 
@@ -196,7 +199,7 @@ def scored(
 
 
 class Adam:
-    """torch's Adam on one tensor, with a rate for each training in it."""
+    """torch's Adam on one tensor that contains many trainings, each with its rate."""
 
     def __init__(self, value: Any, rate: Any) -> None:
         import torch
@@ -205,7 +208,7 @@ class Adam:
         self.mean, self.square = torch.zeros_like(value), torch.zeros_like(value)
 
     def take(self, gradient: Any) -> None:
-        """One step."""
+        """Take one step."""
         self.taken += 1
         self.mean.lerp_(gradient, 0.1)
         self.square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
@@ -214,11 +217,11 @@ class Adam:
 
 
 class Sgd:
-    """Plain gradient descent on one tensor, with a rate for each training in it."""
+    """Plain gradient descent on one tensor that contains many trainings, each with its rate."""
 
     def __init__(self, value: Any, rate: Any) -> None:
         self.value, self.rate = value, rate
 
     def take(self, gradient: Any) -> None:
-        """One step."""
+        """Take one step; `gradient` is overwritten."""
         self.value.sub_(gradient.mul_(self.rate))

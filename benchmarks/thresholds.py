@@ -2,11 +2,11 @@
 
     PYTHONPATH=. python benchmarks/thresholds.py FOLDER [METHOD...]
 
-A case is a method in a setting. On a seed of its own, without slow parties, each method gets the
-rate of `RATES` with which it is the first at the target under the first setting; and each case the
-length of its runs, `LONGER` times the time to the target. All other seeds then run with 0 to 6 slow
-parties of 8. FOLDER keeps the runs, so that the same command goes on where it stopped. Cases that
-are done are written to `benchmarks/results/threshold/learning.json`; those in it are not run again.
+A case is a method in a setting. With one further seed and no slow parties, each method gets the
+rate of `RATES` with which it reaches the target first under the first setting, and each case gets
+`LONGER` times its time to the target as the length of its runs. All other seeds then run with 0 to
+6 slow parties of 8. FOLDER stores the runs, so that a stopped command continues. Finished cases are
+added to `benchmarks/results/threshold/learning.json`, and not run again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIRST, LAST = 50.0, 1600.0  # length of runs that choose, in mean delays; double
 
 
 def settings() -> list[Setting]:
-    """Three laws and two measured sets of delays."""
+    """The settings: three laws of delay and two measured ones."""
     return [
         parse_law("lognormal:1.0"),
         conditions_setting("ranks_st"),
@@ -45,13 +45,13 @@ def settings() -> list[Setting]:
 
 
 def sweep(folder: Path, until: float, **more: Any) -> Sweep:
-    """Runs of some length."""
+    """Sweep over runs of `until` virtual seconds."""
     made = DataSource("digits", {})
     return Sweep(made, 8, folder, until=until, target=TARGET, factor=FACTOR, **more)
 
 
 def first_time(folder: Path, variant: str, setting: Setting, most: float) -> float | None:
-    """Virtual seconds to the target on the seed of the choice; None beyond `most`, or never."""
+    """Virtual seconds to the target with the seed `CHOICE`; None if above `most`, or never."""
     until = FIRST * mean_delay(setting.conditions(8, 64))
     longest = min(most, until * LAST / FIRST)
     while True:
@@ -65,12 +65,12 @@ def first_time(folder: Path, variant: str, setting: Setting, most: float) -> flo
 
 
 def with_rate(variant: str, rate: float) -> str:
-    """The variant with a rate."""
+    """Name of the variant with a learning rate."""
     return f"{variant}{',' if ':' in variant else ':'}lr={rate:g}"
 
 
 def chosen(folder: Path, variant: str, setting: Setting) -> str:
-    """The variant with the rate that is first at the target."""
+    """Name of the variant with the rate that reaches the target first."""
     best, least = with_rate(variant, RATES[0]), float("inf")
     for rate in reversed(RATES):
         time = first_time(folder, with_rate(variant, rate), setting, least)
@@ -82,7 +82,10 @@ def chosen(folder: Path, variant: str, setting: Setting) -> str:
 def case(
     folder: Path, variant: str, setting: Setting, longer: float = LONGER
 ) -> tuple[list[Cell], Threshold] | None:
-    """Cells and threshold of a case; None where the target is not reached in the choice."""
+    """Cells and threshold of a case; None if the seed `CHOICE` does not reach the target.
+
+    Runs last `longer` times the time of that seed.
+    """
     time = first_time(folder, variant, setting, float("inf"))
     if time is None:
         return None
@@ -94,7 +97,7 @@ def case(
 
 
 def kept() -> tuple[dict[tuple[str, str], dict[str, Any]], dict[str, str]]:
-    """Threshold and cells of each case that is done, by setting and method; variants by method."""
+    """Finished cases by (setting, method), and each method's variant, from the file of results."""
     if not RESULT.exists():
         return {}, {}
     content = json.loads(RESULT.read_text())
@@ -108,7 +111,7 @@ def kept() -> tuple[dict[tuple[str, str], dict[str, Any]], dict[str, str]]:
 
 
 def told(name: str, cells: list[Cell], edge: Threshold) -> dict[str, Any]:
-    """A case under the name of its method, in JSON types."""
+    """Threshold and cells of a case in JSON types, under the name of its method."""
     cell_rows = [row | {"method": name} for row in rows(cells, FACTOR)]
     return {"edge": asdict(replace(edge, method=name)), "cells": cell_rows}
 
@@ -116,7 +119,7 @@ def told(name: str, cells: list[Cell], edge: Threshold) -> dict[str, Any]:
 def write(
     done: dict[tuple[str, str], dict[str, Any]], rated: dict[str, str], variants: list[str]
 ) -> None:
-    """Write cells and thresholds of the cases that are done."""
+    """Write all finished cases to the file of results."""
     order = [(setting.label, name) for setting in settings() for name in variants]
     found = [done[key] for key in order if key in done]
     content = {
@@ -138,7 +141,10 @@ def write(
 
 
 def main(folder: Path, variants: list[str]) -> None:
-    """Run the cases that are not done, costly methods last; those that end too soon twice."""
+    """Run the missing cases; those whose threshold stays open are run again, twice as long.
+
+    The first `QUICK` methods go through all settings before the next ones begin.
+    """
     first, *_ = settings()
     done, rated = kept()
     names = [*METHODS, *(name for name in variants if name not in METHODS)]

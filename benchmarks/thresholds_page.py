@@ -41,7 +41,7 @@ Row = Mapping[str, Any]
 
 
 def page() -> str:
-    """Text of the page."""
+    """Markdown of the page."""
     content = json.loads(RESULT.read_text())
     settings = content["settings"]
     lines = [
@@ -59,9 +59,10 @@ def page() -> str:
 
 
 def spread() -> list[str]:
-    """Slowest over N/2-th fastest party in a round, the median of many rounds, by conditions.
+    """Table of the delay of the slowest over that of the N/2-th fastest party, by conditions.
 
-    Where half of the parties are slow a mean of the two in the middle would be neither.
+    Each is a median over rounds. The N/2-th party is used because a mean of the two middle ones
+    would be neither fast nor slow if half of the parties are slow.
     """
     found = []
     for name in SPREAD:
@@ -79,7 +80,7 @@ def spread() -> list[str]:
 
 
 def matrix(rows: Sequence[Row]) -> list[str]:
-    """Threshold, interval and the clock's, by method and setting."""
+    """Table of thresholds, with intervals and the clock's thresholds, by method and setting."""
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
     at = {(row["method"], row["setting"]): row for row in rows}
@@ -90,7 +91,7 @@ def matrix(rows: Sequence[Row]) -> list[str]:
 
 
 def edge(row: Row | None) -> str:
-    """One threshold; "-" where the target is not reached without slow parties."""
+    """Table cell of a threshold; "-" if the target is missed without slow parties."""
     if row is None or row["learning"] < 0:
         return "-"
     declared = "" if row["declared"] is None else f", {row['declared']}"
@@ -100,7 +101,7 @@ def edge(row: Row | None) -> str:
 
 
 def times(cells: Sequence[Row], edges: Sequence[Row]) -> list[str]:
-    """Median seconds to the target with interval, by method and number of slow parties."""
+    """Table of median seconds to the target and intervals, by method and number of slow parties."""
     counts = sorted({row["troubled"] for row in cells})
     lines = [
         ["seconds to the target", *(f"{s} slow" for s in counts), "censored", "rank, 0 to most"]
@@ -117,7 +118,7 @@ def times(cells: Sequence[Row], edges: Sequence[Row]) -> list[str]:
 
 
 def seconds(row: Row) -> str:
-    """Median with interval; ">" the end of the runs where half of them did not get there."""
+    """Table cell: median and interval; "> END" if over half of the runs missed the target."""
     if row["median"] is None:
         return f"> {row['until']:.3g}"
     high = "-" if row["high"] is None else f"{row['high']:.3g}"
@@ -125,6 +126,6 @@ def seconds(row: Row) -> str:
 
 
 def ranked(medians: Sequence[float | None]) -> list[str]:
-    """Place of each method by its median; "-" for those that did not get there."""
+    """Rank of each method by its median, from 1; "-" without a median."""
     there = sorted(value for value in medians if value is not None)
     return ["-" if value is None else str(there.index(value) + 1) for value in medians]

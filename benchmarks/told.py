@@ -1,9 +1,9 @@
-"""Promises of cards beside the results of the built-in attacks: `told.py [SET ...]`.
+"""Claims of methods' cards beside the results of built-in attacks: `told.py [SET ...]`.
 
-Every method whose server, or label owner, sees sums or embeddings is run at its default options.
-The attacks are those of the matrix on features, in two groups: of who has nothing else, and of who
-has other rows besides. Writes benchmarks/results/privacy/told.json after each cell, and goes on
-where it ended. Words name the sets to run.
+Every method in which a party sees sums or embeddings runs at its default options. The attacks are
+those of the matrix on features, in two groups: without other knowledge, and with known or other
+rows. Each result is written to benchmarks/results/privacy/told.json, and a stopped command
+continues. The data sets named on the command line are run, by default all.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _EXACT_BITS = 20
 
 
 def cell(data: str, method: str, seed: int) -> dict[str, Any]:
-    """A method on a set: its claims about features, what it released, what attacks got."""
+    """Result row of a method on a data set: claims about features, released sums, attacks."""
     name, options = METHODS[method]
     one, start = case(data, name, seed, **options), time.process_time()
     made = one.protocol()
@@ -74,7 +74,7 @@ def cell(data: str, method: str, seed: int) -> dict[str, Any]:
 
 
 def tried(name: str, one: AttackCase) -> Result:
-    """Result of an attack; what it refuses to be given is a view that it does not have."""
+    """Result of an attack; NoView if it raises ConfigurationError, or if no sums are decoded."""
     one.begin(name)
     try:
         if name != DIRECTIONS:
@@ -87,7 +87,7 @@ def tried(name: str, one: AttackCase) -> Result:
 
 
 def released(one: AttackCase) -> dict[str, Any]:
-    """Equations of a row against its unknowns at the end: of sums, or of single embeddings."""
+    """Equations about a row and its unknowns at the end of a run, of sums or single embeddings."""
     made: Any = one.protocol()
     told = made.released()
     if told is not None:
@@ -102,7 +102,7 @@ def released(one: AttackCase) -> dict[str, Any]:
 
 
 def by_budget(data: str, budget: float, seed: int) -> dict[str, Any]:
-    """Columns that directions of the sums guess in batches of all rows, and the accuracy."""
+    """Columns that `near_directions` guesses with a budget of sums, and the test accuracy."""
     one = case(data, "fedvs", seed, sum_budget=budget)
     with one_thread():
         got = tried(DIRECTIONS, one)
@@ -114,7 +114,7 @@ def by_budget(data: str, budget: float, seed: int) -> dict[str, Any]:
 
 
 def by_budgets(seeds: int) -> None:
-    """Smaller budgets of sums, on the set whose columns depend on each other the most."""
+    """Write such results for four budgets, on the set whose columns depend most on each other."""
     rows = [
         by_budget("breast-cancer", budget, seed)
         for budget in (1.0, 0.75, 0.5, 0.25)
@@ -125,7 +125,7 @@ def by_budgets(seeds: int) -> None:
 
 
 def main() -> None:
-    """Run the sets that are named, or all."""
+    """Run the data sets named on the command line, by default all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="*", default=list(SETS))
     parser.add_argument("--seeds", type=int, default=2)

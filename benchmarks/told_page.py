@@ -1,4 +1,4 @@
-"""Write docs/results-told.md: what cards say that is told, and what attacks got.
+"""Write docs/results-told.md: what cards say is revealed, and what attacks found.
 
 From benchmarks/results/privacy/told.json (``benchmarks/told.py``) and sums.json. To write it:
 ``PYTHONPATH=. python benchmarks/build.py told``.
@@ -50,7 +50,7 @@ only column of two values comes out exactly. The card says both, and that it bou
 
 
 def card(cell: dict[str, Any]) -> str:
-    """Words of the card on the features."""
+    """Words of a card on features: the claim, or "nothing protected" with the roles."""
     claims = cell["claims"]
     given = [c for c in claims if c.get("given") and c["who"] == "server"]
     if given:
@@ -69,7 +69,7 @@ def card(cell: dict[str, Any]) -> str:
 
 
 def undetermined(cell: dict[str, Any]) -> bool:
-    """Whether the card claims that columns stay undetermined for who has nothing else."""
+    """Whether the card claims that columns are undetermined for a party without other knowledge."""
     return any(c["notion"] == "undetermined" for c in cell["claims"])
 
 
@@ -83,14 +83,14 @@ def strongest(cell: dict[str, Any], names: Iterable[str]) -> tuple[str, float, f
 
 
 def exact(cell: dict[str, Any]) -> int:
-    """Columns above 0.999 that attacks with nothing known found, the most of one of them."""
+    """Number of columns above 0.999 that the best attack without known rows finds."""
     notes = [cell[n]["note"] for n in ALONE if cell.get(n, {}).get("success") is not None]
     counts = [re.search(r"columns (\d+) above 0.999", note) for note in notes]
     return max((int(c[1]) for c in counts if c is not None), default=0)
 
 
 def figure(cell: dict[str, Any] | None, names: Sequence[str]) -> str:
-    """Success of the strongest attack, chance in brackets where there is any."""
+    """Table cell of the strongest attack: success (chance); bold if it refutes the card's claim."""
     if cell is None:
         return "not run"
     best = strongest(cell, names)
@@ -103,12 +103,12 @@ def figure(cell: dict[str, Any] | None, names: Sequence[str]) -> str:
 
 
 def ratio(cell: dict[str, Any] | None) -> str:
-    """Equations for each unknown."""
+    """Text "equations/unknowns" of a result row."""
     return "" if cell is None else f"{cell['equations']}/{cell['unknowns']}"
 
 
 def short_table(cells: Sequence[dict[str, Any]]) -> list[str]:
-    """One line a method: figures of the sets behind one another, of the first seed."""
+    """Table with a row for each method; cells list the data sets in order, with the first seed."""
     rows = [["method", "the card says", "equations/unknowns", "nothing known", "rows known"]]
     for method in dict.fromkeys(c["method"] for c in cells):
         own = {c["data"]: c for c in cells if c["method"] == method and c["seed"] == 0}
@@ -124,7 +124,7 @@ def short_table(cells: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def page() -> str:
-    """Text of the page."""
+    """Markdown of the page."""
     found = json.loads((RESULTS / "told.json").read_text())
     sums = json.loads((RESULTS / "sums.json").read_text())
     cells = found["cells"]

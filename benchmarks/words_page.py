@@ -1,4 +1,4 @@
-"""Write the pages of results whose words are written by hand, benchmarks/words/NAME.md."""
+"""Pages of results whose text is written by hand, benchmarks/words/NAME.md."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ WORDS = Path("benchmarks/words")
 
 
 def pages() -> dict[Path, str]:
-    """Each page's path and text."""
+    """Markdown of each page, by path."""
     return {Path(f"docs/results-{path.name}"): path.read_text() for path in WORDS.glob("*.md")}

@@ -37,7 +37,7 @@ NETWORKS = {
 
 
 def lines() -> Iterator[Line]:
-    """All of them, in the order of the paper."""
+    """All claims of the paper, in its order."""
     for name in SETS:
         yield from table_2(name)
     for name in SETS:
@@ -48,7 +48,7 @@ def lines() -> Iterator[Line]:
 
 
 def table_2(name: str) -> Iterator[Line]:
-    """Accuracies."""
+    """Claims of Table 2 on a data set: accuracies of centralised, CVFL and single training."""
     study = f"cvfl/table-2-{name}"
     paper = {run: entry["accuracy"] for run, entry in results(study)["paper"].items()}
     chosen = "chosen" in results(study)
@@ -75,7 +75,7 @@ def table_2(name: str) -> Iterator[Line]:
 
 
 def figure_2(name: str) -> Iterator[Line]:
-    """Time to a test loss; both ways have the same rate, as in the paper."""
+    """Claims of Figure 2: time saved until a test loss, in per cent, for each choice of rates."""
     loss, both_best = stops()[name]["stop"], ways(name)
     best = both_best.pop(OWN_BEST, None)
     own = best and time_saved(*best, loss, "Each at its own best rate")
@@ -110,13 +110,17 @@ def figure_2(name: str) -> Iterator[Line]:
 
 
 def figures_2(name: str) -> list[str]:
-    """Studies of Figure 2 of a set."""
+    """Folders of the stored studies of Figure 2 for a data set."""
     first = f"cvfl/figure-2-{name}"
     return [one for one in (first, f"{first}-adam") if (RESULTS / one).exists()]
 
 
 def figure_q(number: str, case: str, name: str) -> Iterator[Line]:
-    """Exponent of slow parties' losses: q = 3 falls faster, and from Figure 4 on ends lower."""
+    """Claim of Figure `number` (3 to 6): slow parties' losses to the power q = 3 against q = 1.
+
+    With q = 3 the test loss falls faster, and from Figure 4 on also ends lower. `case` names the
+    rows and the percentage of slow parties, such as "iid-50".
+    """
     study = f"cvfl/figures-3-6-{name}"
     level = number == "4" and name != "cifar10"
     claim = "q = 3 faster" if number == "3" else "q = 3 faster and lower"
@@ -143,7 +147,7 @@ def figure_q(number: str, case: str, name: str) -> Iterator[Line]:
 
 
 def gains(study: str, one: str, three: str) -> list[Difference]:
-    """Loss by which q = 3 is below q = 1: in the mean over the run, and at its end."""
+    """Differences in test loss, q = 1 minus q = 3: mean over the run, and last value."""
     return [
         paired("faster", mean_loss(study, one), mean_loss(study, three), 1.0),
         paired("lower in the end", last_loss(study, one), last_loss(study, three), 1.0),
@@ -151,14 +155,14 @@ def gains(study: str, one: str, three: str) -> list[Difference]:
 
 
 def diverged(study: str, run: str) -> str:
-    """Number of seeds on which a run diverged, in words; nothing where it never did."""
+    """Words on the seeds for which a run diverged, such as "q3 diverges 1/5"; "" if none did."""
     own = runs(study)[run]
     failed, ended = len(own.get("errors", ())), len(own["seeds"])
     return f"{run.split('-')[2]} diverges {failed}/{failed + ended}" if failed else ""
 
 
 def longer(study: str, case: str) -> str:
-    """Comparison with q = 1 at three times the rate, where it was run."""
+    """Sentence that compares q = 3 with q = 1 at three times the rate; "" if that was not run."""
     if f"{case}-q1-lr3" not in runs(study):
         return ""
     found = paired("", last_loss(study, f"{case}-q3"), last_loss(study, f"{case}-q1-lr3"), 1.0)

@@ -32,7 +32,7 @@ ALIGNED = (128, 256, 512, 1024)  # aligned rows of Table 3
 
 
 def lines() -> Iterator[Line]:
-    """All of them, in the order of the paper."""
+    """All claims of the paper, in its order."""
     yield no_faults()
     for kind in ("link", "guest"):
         yield from lost(kind)
@@ -50,13 +50,13 @@ def lines() -> Iterator[Line]:
 
 
 def paper(study: str, run: str) -> float:
-    """Accuracy that the paper prints."""
+    """Accuracy that the paper prints for a run, in per cent."""
     found: float = results(study)["paper"][run]["accuracy"]
     return found
 
 
 def no_faults() -> Line:
-    """Column "no faults" of the main table: "slightly poorer than SplitNN's"."""
+    """Claim of Table 1 without faults: DVFL is "slightly poorer than SplitNN's"."""
     return Line(
         "T1 no faults",
         "SplitNN slightly above DVFL",
@@ -69,7 +69,7 @@ def no_faults() -> Line:
 
 
 def lost(kind: str) -> Iterator[Line]:
-    """Columns of links or guests that fail, at rejoin 0.1."""
+    """Claims of Table 1 on failing links or guests (`kind`), at rejoin probability 0.1."""
     place, down = f"T1 {kind} loss", f"{kind}-0.1"
     own, printed_own = values(WHOLE, f"dvfl-{down}"), paper(WHOLE, f"dvfl-{down}")
     rules = {rule: values(BY_TIME, f"{rule}-{down}") for rule in ("zeros", "message", "skip")}
@@ -134,7 +134,7 @@ def lost(kind: str) -> Iterator[Line]:
 
 
 def rivals(kind: str) -> Iterator[Line]:
-    """DVFL above the two that write representations once, or asynchronously."""
+    """Claims that DVFL is above FedOnce and VFB2 when links, guests or hosts (`kind`) fail."""
     own, place = "dvfl/main-dvfl", f"T1 {kind} loss"
     for rival, study in (("FedOnce", "dvfl/main-fedonce"), ("VFB2", "dvfl/main-vfb2")):
         rejoin = ("1", "0.5", "0.1")
@@ -155,7 +155,7 @@ def rivals(kind: str) -> Iterator[Line]:
 
 
 def host_loss() -> Line:
-    """Columns of hosts that fail, at rejoin 0.1."""
+    """Claim of Table 1 on failing hosts, at rejoin probability 0.1."""
     # While the host is down no guest is late, so that all rules of SplitNN are one, here too.
     pairs = [("skip", "skip-none"), ("vafl", "vafl-none")]
     fall = paper(WHOLE, "dvfl") - paper(WHOLE, "dvfl-host-0.1")
@@ -173,9 +173,10 @@ def host_loss() -> Line:
 
 
 def rivals_fall(rule: str) -> Difference:
-    """Points that a rival loses by host faults at rejoin 0.1 beyond what DVFL loses.
+    """Loss of a rival's accuracy by host faults minus that of DVFL, at rejoin 0.1, in points.
 
-    Without faults nobody is late, so that all rules of SplitNN are one.
+    `rule` is "skip" (SplitNN) or "vafl". While the host is down no guest is late, so all rules of
+    SplitNN for late guests give the same result.
     """
     up = "vafl-none" if rule == "vafl" else "skip-none"
     pairs = [(BY_TIME, up, f"{rule}-host-0.1"), (WHOLE, "dvfl", "dvfl-host-0.1")]
@@ -190,7 +191,7 @@ def rivals_fall(rule: str) -> Difference:
 
 
 def vafl() -> Line:
-    """Row of VAFL in the main table, at rejoin 0.1."""
+    """Claim of Table 1 that DVFL is above VAFL when links, guests or hosts fail, at rejoin 0.1."""
     kinds = ("link", "guest", "host")
     theirs = {kind: paper(BY_TIME, f"vafl-{kind}-0.1") for kind in kinds}
     return Line(
@@ -208,7 +209,7 @@ def vafl() -> Line:
 
 
 def more_hosts() -> Line:
-    """Four hosts above one."""
+    """Claim of Figure 3(b): four hosts are above one."""
     kinds = {"none": "no faults", "link-0.1": "links", "host-0.1": "hosts"}
     return Line(
         "F3(b)",
@@ -222,7 +223,7 @@ def more_hosts() -> Line:
 
 
 def few_rows() -> Line:
-    """Few aligned rows."""
+    """Claim of Table 3: DVFL is above SplitNN on few aligned rows."""
     studies = [f"dvfl/aligned-{n}" for n in ALIGNED]
     return Line(
         "T3, 128-1024 labels",
@@ -240,7 +241,7 @@ def few_rows() -> Line:
 
 
 def other_set(name: str) -> Iterator[Line]:
-    """Tabular and multi-view sets: SplitNN, which DVFL "tracks closely"."""
+    """Claim of Table 2 on a tabular or multi-view set: DVFL "tracks closely" SplitNN."""
     study = f"dvfl/{name}"
     split = values(study, "split")
     line = Line(
@@ -267,7 +268,10 @@ def other_set(name: str) -> Iterator[Line]:
 
 
 def widths() -> Iterator[Line]:
-    """Table 5, of which the sizes of hosts' codes are not legible."""
+    """Claims of Table 5 on the width of guests' codes.
+
+    The sizes d_k of hosts' codes are not legible in the paper; two sizes are used.
+    """
     printed_steps = {(120, 160): (0.17, 0.80), (160, 200): (0.03, 0.61)}
     for (narrow, wide), ends in printed_steps.items():
         yield Line(
@@ -290,7 +294,7 @@ def widths() -> Iterator[Line]:
 
 
 def simclr() -> Iterator[Line]:
-    """Guests that learn by SimCLR."""
+    """Claims that guests with auto-encoders are above guests with SimCLR."""
     for where, one, two, gap in (
         ("no faults", "simclr", "dvfl", 0.02),
         ("guest loss", "simclr-guest-0.1", "dvfl-guest-0.1", 0.17),
@@ -308,7 +312,7 @@ def simclr() -> Iterator[Line]:
 
 
 def period() -> Line:
-    """Period of the guests' writing."""
+    """Claim of appendix F.1: guests that send more often give higher accuracy."""
     return Line(
         "F.1",
         "more messages, more accuracy",
@@ -325,7 +329,7 @@ def period() -> Line:
 
 
 def seconds() -> Line:
-    """Lifetime of a guest process."""
+    """Claim of appendix F.3 on the lifetime of a guest process, in seconds."""
     cost = json.loads((RESULTS / "dvfl/epochs.json").read_text())["seconds"]
     one, sim, two = (cost[n]["guest process"] for n in ("dvfl", "dvfl, simclr", "split"))
     return Line(

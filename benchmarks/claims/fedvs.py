@@ -31,7 +31,7 @@ TABLES = ("credit-card", "parkinson")
 
 
 def lines() -> Iterator[Line]:
-    """All of them, in the order of the paper."""
+    """All claims of the paper, in its order."""
     yield from figure_1()
     yield from table_1()
     for name in FIRST_SETS:
@@ -48,7 +48,7 @@ def lines() -> Iterator[Line]:
 
 
 def figure_1() -> Iterator[Line]:
-    """Ways to join embeddings, and to handle stragglers."""
+    """Claims of Figure 1: stragglers cost accuracy, and concatenation is above mean and maximum."""
     study, T = "fedvs/figure-1", 400.0
     found = at_times(study)
     lag = [
@@ -70,7 +70,11 @@ def figure_1() -> Iterator[Line]:
 
 
 def table_1() -> Iterator[Line]:
-    """Kinds of client networks; the text claims the first two and that more layers are better."""
+    """Claims of Table 1 on client networks: CNN, MLP, polynomial (PN), and their numbers of layers.
+
+    The text of the paper states the first, second and last of them; the third is in the table
+    alone.
+    """
     depths = (1, 2, 3)
     beside = {
         "CNN clients above MLP": [("cnn", "mlp", d, d) for d in depths],
@@ -96,12 +100,18 @@ def table_1() -> Iterator[Line]:
 
 
 def above(study: str, others: Sequence[str], faster: float = 1.0) -> list[Difference]:
-    """FedVS above other runs at all times."""
+    """Accuracy of FedVS minus that of each other run, at all times of a study.
+
+    `faster` reads FedVS off at so many times the time (`over_time`).
+    """
     return [d for run in others for d in named(run, over_time(study, "fedvs", run, faster=faster))]
 
 
 def at_all_times(name: str) -> Iterator[Line]:
-    """FedVS above all others at all times; in the study of coded_split."""
+    """Claims of Figure 2 on a data set: FedVS is above all other methods at all times.
+
+    The runs are those of the studies of coded_split, under each reading of the paper's delays.
+    """
     study = f"coded_split/{name}"
     busy = f"{study}-occupies"
     steps = " and ".join(f"{runs(busy)[run]['rounds']['mean']:.0f}" for run in ("fedvs", "wait"))
@@ -134,13 +144,16 @@ def at_all_times(name: str) -> Iterator[Line]:
 
 
 def features(name: str, found: Iterator[Line]) -> Iterator[Line]:
-    """Lines of a set; on Caltech-7 all rest on features that were extracted anew."""
+    """The same lines; for Caltech-7 each states that its features were extracted anew."""
     for line in found:
         yield replace(line, depends=f"{line.depends}; own features") if name == CALTECH else line
 
 
 def noise(name: str) -> Iterator[Line]:
-    """The cost of noise: Wait above Wait-DP, by our mechanism and by that of FedVS's citation."""
+    """Claim of Figure 2 that noise costs accuracy: Wait is above Wait-DP.
+
+    Noise is ours (Gaussian) or that of the paper which FedVS cites (Laplace).
+    """
     study, cited = f"coded_split/{name}", f"fedvs/laplace-{name}"
     line = Line(
         f"F2 {NAMES[name]}",
@@ -162,18 +175,18 @@ def noise(name: str) -> Iterator[Line]:
 
 
 def earliest(study: str) -> list[Difference]:
-    """Ignore and VAFL above FedVS at the first two times of a study."""
+    """Accuracy of Ignore and of VAFL minus that of FedVS, at the first two times of a study."""
     found = [named(run, over_time(study, "fedvs", run))[:2] for run in ("ignore", "vafl")]
     return turned([each for own in found for each in own])
 
 
 def latest(study: str) -> list[Difference]:
-    """FedVS above Ignore and VAFL at the last time of a study."""
+    """Accuracy of FedVS minus those of Ignore and VAFL, at the last time of a study."""
     return [named(run, over_time(study, "fedvs", run))[-1] for run in ("ignore", "vafl")]
 
 
 def first_and_last(name: str) -> Iterator[Line]:
-    """Tables, of which FedVS is above in the end only."""
+    """Claims of Figure 2 on a table: FedVS is below VAFL and Ignore first, and above in the end."""
     ways = {"tuned rates": f"coded_split/{name}", "one rate": f"fedvs/figure-2-{name}"}
     for claim, measured in (
         ("VAFL, Ignore first", earliest),
@@ -196,7 +209,7 @@ def first_and_last(name: str) -> Iterator[Line]:
 
 
 def figure_3a() -> Iterator[Line]:
-    """Segments where delays dominate."""
+    """Claim of Figure 3(a): where delays dominate, fewer segments K are better."""
     study, rows, T = "fedvs/figure-3a", "fedvs/figure-3a-rows", 240.0
     line = Line(
         "F3(a)",
@@ -218,7 +231,7 @@ def figure_3a() -> Iterator[Line]:
 
 
 def figure_3b() -> Line:
-    """Segments where computing dominates."""
+    """Claim of Figure 3(b): where computing dominates, more segments K are better."""
     study, T = "fedvs/figure-3b", 200.0
     found = at_times(study)
     order = [
@@ -236,7 +249,7 @@ def figure_3b() -> Line:
 
 
 def figure_4() -> Iterator[Line]:
-    """Colluders."""
+    """Claims of Figure 4: tolerating one colluder (T = 1) is faster than tolerating 2, 4 or 6."""
     for K, study in ((1, "fedvs/figure-4"), (4, "fedvs/figure-4-k4")):
         yield Line(
             "F4",
@@ -257,7 +270,7 @@ def figure_4() -> Iterator[Line]:
 
 
 def theorem() -> Line:
-    """The rate of Theorem 5.4."""
+    """Claim of Theorem 5.4: the mean squared gradient falls with rounds R as R^-0.5 or faster."""
     study = "fedvs/rate"
     found = json.loads((RESULTS / study / "rate.json").read_text())["runs"]
     slopes = {name: run["slope"] for name, run in found.items()}
@@ -278,7 +291,7 @@ def theorem() -> Line:
 
 
 def read_off() -> Iterator[Line]:
-    """Our levels beside what DVFL's authors read off FedVS's plots."""
+    """Our accuracies beside those that DVFL's authors read off the plots of FedVS."""
     for name in ("credit-card", "parkinson-row", "caltech-7", "handwritten"):
         study = f"fedvs/{name}"
         own = runs(study)["fedvs"]["test_accuracy"]

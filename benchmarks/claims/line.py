@@ -1,7 +1,7 @@
-"""One line of docs/results.md: a claim, the paper's figures, ours, and what follows from both.
+"""One line of docs/results.md: a claim, the paper's figures, ours, and words on both.
 
-Words on sign and size are computed here, for all papers alike. A line holds no word of its own but
-why a claim cannot be tested, which is a matter of the paper.
+Words on sign and size are computed here in the same way for all papers. A line has no text of its
+own except the reason why a claim cannot be tested, which depends on the paper.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ NAMES = {
 
 
 class Printed(NamedTuple):
-    """Size of a difference in a paper: a number twice, or the ends of a range."""
+    """Size of a difference as a paper prints it: a range, or twice the same number."""
 
     low: float
     high: float
 
 
 def printed(*numbers: float) -> tuple[Printed, ...]:
-    """Sizes that are numbers."""
+    """Sizes from single numbers."""
     return tuple(Printed(each, each) for each in numbers)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One claim of a table or figure under one reading.
+    """A claim of a table or figure under one reading of the paper: its `differences` are above 0.
 
     Attributes
     ----------
     place, claim : str
-        Where it is printed, and that all of `differences` are above 0.
+        Table or figure, such as "F2 MNIST", and the claim in words.
     differences : sequence of Difference
-        Ours, in the claimed direction.
+        Our differences, positive if the claim holds.
     studies : sequence of str
-        Folders of stored results; the page of all differences has the row below the first.
+        Folders of stored results; the page of all differences lists the line under the first.
     printed : tuple of Printed
-        The paper's sizes, one a difference; empty where it prints none.
+        Sizes in the paper, one for each difference; empty if it prints none.
     shows : str
-        What the paper has in place of sizes.
+        Text on what the paper has instead of sizes, such as "curves".
     depends : str
-        The reading, or the setting of ours, of this line.
+        Reading of the paper, or setting of ours, on which the line depends.
     unclear : str
-        Why no sign can be told, whatever the data; "" where it can.
+        Reason why no data can decide the sign; "" if they can.
     levels : bool
-        Whether `differences` and `printed` are levels, which have a size and no sign.
+        Whether `differences` and `printed` are levels (accuracies), which have no sign.
     digits : int
-        After the point.
+        Digits after the decimal point.
     note : str
-        Settings and remarks, for the page of all differences.
+        Settings and remarks for the page of all differences.
     """
 
     place: str
@@ -88,17 +88,17 @@ class Line:
 
     @property
     def why_open(self) -> str:
-        """Reason why no sign can be told; "" where there is none."""
+        """Reason why the sign is undecided: `unclear`, "not run" or "one seed"; "" if decided."""
         if self.unclear or not self.differences:
             return self.unclear or "not run"
         return "one seed" if all(each.pairs < 2 for each in self.differences) else ""
 
     @property
     def sure(self) -> list[int]:
-        """Sign of each difference that its interval shows, and 0 for the others.
+        """Sign of each difference, 1 or -1, if its 95 % interval excludes 0; else 0.
 
-        All of them are above 0 where each interval says so. That one is below is said by intervals
-        which Holm's rule corrects for their number.
+        A negative sign needs an interval corrected by Holm's rule for the number of differences. A
+        positive one does not, because the claim needs all of them.
         """
         found = differing([each.entry() for each in self.differences])
         return [
@@ -108,9 +108,9 @@ class Line:
 
     @property
     def sign(self) -> str:
-        """One of `SAME`, `NONE`, `OTHER` and `OPEN`.
+        """Verdict on the claim: `SAME`, `OTHER`, `NONE` (no sign is shown) or `OPEN` (untested).
 
-        A printed difference of 0 has the same sign where our interval holds 0.
+        If the paper prints a difference of 0, it is `SAME` if our interval contains 0.
         """
         if self.why_open or self.levels:
             return OPEN
@@ -123,7 +123,7 @@ class Line:
 
     @property
     def inside(self) -> list[bool]:
-        """Truths by printed size with an interval: the interval holds some of the size."""
+        """Whether our interval overlaps the printed size, for each size with an interval."""
         return [
             each.mean - each.half <= size.high and each.mean + each.half >= size.low
             for each, size in self._sizes
@@ -136,7 +136,7 @@ class Line:
 
     @property
     def alike(self) -> list[bool]:
-        """Truths by printed size with an interval: our mean has the size's sign."""
+        """Whether our mean has the sign of the printed size, for each size with an interval."""
         return [
             math.copysign(1, each.mean) == math.copysign(1, size.low) or size == (0, 0)
             for each, size in self._sizes
@@ -144,13 +144,13 @@ class Line:
 
     @property
     def largest(self) -> float:
-        """Size above which no difference is, where all intervals hold 0; else infinite."""
+        """Bound on the size of all differences, if each interval contains 0; else infinity."""
         if any(not abs(each.mean) <= each.half for each in self.differences):
             return math.inf
         return max((abs(each.mean) + each.half for each in self.differences), default=math.inf)
 
     def sign_cell(self) -> str:
-        """The sign, and what there is to say of many differences or of none."""
+        """Table cell of the verdict: "same", "none, < 0.3", "other 2/5" (of differences) or "-"."""
         sign, many = self.sign, len(self.differences)
         if sign == OPEN:
             return "-"
@@ -161,7 +161,7 @@ class Line:
         return f"{sign} {self.sure.count(1 if sign == NONE else -1)}/{many}"
 
     def size_cell(self) -> str:
-        """Word on the printed size and our interval."""
+        """Table cell on printed sizes and our intervals: "inside", "outside", "2/5" or "-"."""
         found = self.inside
         if not found:
             return "-"
@@ -171,12 +171,12 @@ class Line:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether a row lists its few differences, beside as many printed numbers."""
+        """Whether a row lists each difference: there are 2 to 4, beside as many printed numbers."""
         numbers = all(size.low == size.high for size in self.printed)
         return numbers and 1 < len(self.differences) <= FEW and bool(self.printed)
 
     def printed_cell(self) -> str:
-        """The paper's sizes."""
+        """Table cell of the paper's sizes: each, their range, or `shows` if there are none."""
         if not self.printed:
             return self.shows
         ends = [end for each in self.printed for end in each]
@@ -187,7 +187,7 @@ class Line:
         return "0" if text == "+0" else text.lstrip("+" * self.levels)
 
     def ours_cell(self) -> str:
-        """Our difference with its interval; of many all or the range, and the widest interval."""
+        """Table cell of our differences, each or their range, with the widest half-width."""
         if not self.differences:
             return "-"
         if len(self.differences) == 1:
@@ -198,41 +198,41 @@ class Line:
         return (_listed if self.one_by_one else _range)(means, self.digits) + wide
 
     def seeds_cell(self) -> str:
-        """Numbers of pairs."""
+        """Table cell of the number of seeds (pairs), or its range."""
         counts = sorted({each.pairs for each in self.differences})
         return "-".join(map(str, dict.fromkeys(counts[:1] + counts[-1:]))) or "-"
 
     def depends_cell(self) -> str:
-        """The reading, and why a sign is not told."""
+        """Table cell with `why_open` and `depends`; "-" if both are empty."""
         return "; ".join(filter(None, (self.why_open, self.depends))) or "-"
 
 
 def _digits(sizes: Sequence[Printed]) -> int:
-    """Digits after the point that a paper prints."""
+    """Largest number of digits after the decimal point among printed sizes."""
     return max(len(f"{end:.6g}".partition(".")[2]) for size in sizes for end in size)
 
 
 def _listed(numbers: Sequence[float], digits: int) -> str:
-    """All numbers, in their order."""
+    """Numbers with signs, separated by commas."""
     return ", ".join(f"{each:+.{digits}f}" for each in numbers)
 
 
 def _range(numbers: Sequence[float], digits: int) -> str:
-    """The least and the largest of some numbers, or the one that they are."""
+    """Smallest and largest number as "a to b"; the number if all are equal."""
     ends = [f"{pick(numbers):+.{digits}f}" for pick in (min, max)]
     return " to ".join(dict.fromkeys(ends))
 
 
 def readings(line: Line, ways: Mapping[str, Sequence[Difference]]) -> list[Line]:
-    """The line once for each reading, with that reading's differences."""
+    """Copies of the line, one for each reading (key) with its differences."""
     return [replace(line, differences=found, depends=way) for way, found in ways.items()]
 
 
 def named(run: str, found: Sequence[Difference]) -> list[Difference]:
-    """Differences with the name of a run before their own."""
+    """Differences whose names begin with the name of a run."""
     return [Difference(f"{run} {d.name}", d.mean, d.half, d.pairs) for d in found]
 
 
 def turned(found: Sequence[Difference]) -> list[Difference]:
-    """Differences of the same runs the other way round."""
+    """Differences with reversed sign."""
     return [Difference(d.name, -d.mean, d.half, d.pairs) for d in found]

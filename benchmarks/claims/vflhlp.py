@@ -25,7 +25,7 @@ CHOSEN = "Rates, beta and lengths chosen on validation rows."
 
 
 def lines() -> Iterator[Line]:
-    """All of them, in the order of the paper."""
+    """All claims of the paper, in its order."""
     yield from vanilla()
     yield alone(AVAZU, "VFLHLP above active party, 8000 rows", (8000,))
     yield from unaided()
@@ -47,7 +47,7 @@ def lines() -> Iterator[Line]:
 
 
 def vanilla() -> Iterator[Line]:
-    """VFLHLP above VFL without pre-training."""
+    """Claims of Tables 2 to 4: VFLHLP is above VFL without pre-training."""
     for number, study in enumerate(SIZES, 2):
         sizes = SIZES[study]
         line = Line(
@@ -69,7 +69,7 @@ def vanilla() -> Iterator[Line]:
 
 
 def alone(study: str, claim: str, sizes: Sequence[int]) -> Line:
-    """VFLHLP above a party that has labels and its own columns."""
+    """Claim that VFLHLP is above the active party alone, with its labels and own columns."""
     return Line(
         "T2 Avazu" if study == AVAZU else "T3 Criteo",
         claim,
@@ -83,7 +83,7 @@ def alone(study: str, claim: str, sizes: Sequence[int]) -> Line:
 
 
 def unaided() -> Iterator[Line]:
-    """The active party above VFL at the most rows."""
+    """Claim that the active party alone is above VFL at 8000 aligned rows."""
     own = values(f"vflhlp/{ALONE[AVAZU]}", "local, 250 aligned", "test_auc")
     paper = results(f"vflhlp/{AVAZU}")["paper"]
     for way, study in {THREE: AVAZU, BEST: SEARCHED}.items():
@@ -101,7 +101,10 @@ def unaided() -> Iterator[Line]:
 
 
 def rivals(claim: str, sizes: Sequence[int], way: int) -> Line:
-    """VFLHLP and FedHSSL, in the direction that the paper prints at these sizes."""
+    """Claim on VFLHLP against the three kinds of FedHSSL at some numbers of aligned rows.
+
+    `way` is 1 if the paper prints VFLHLP above, -1 if it prints FedHSSL above.
+    """
     found, paper = [], []
     for kind in KINDS:
         for n in sizes:
@@ -122,14 +125,14 @@ def rivals(claim: str, sizes: Sequence[int], way: int) -> Line:
 
 
 def gaps(study: str, other: str, sizes: Sequence[int]) -> tuple[Printed, ...]:
-    """The paper's differences between VFLHLP and another at some sizes."""
+    """AUC of VFLHLP minus that of `other` in the paper, for each number of aligned rows."""
     paper = results(f"vflhlp/{study}")["paper"]
     own, theirs = (dict(_by_size(paper, name)) for name in ("vflhlp", other))
     return printed(*(round(own[n] - theirs[n], 3) for n in sizes))
 
 
 def _by_size(paper: Mapping[str, Any], name: str) -> Iterator[tuple[int, float]]:
-    """Values of a method by number of aligned rows; of one that needs none, its only one."""
+    """Pairs (aligned rows, the paper's AUC); a method without aligned rows has one AUC for all."""
     aligned, found = paper["aligned"], paper[name]
     return zip(aligned, found * (len(aligned) // len(found)), strict=True)
 
@@ -137,7 +140,10 @@ def _by_size(paper: Mapping[str, Any], name: str) -> Iterator[tuple[int, float]]
 def against(
     study: str, other: str, sizes: Sequence[int], where: str | None = None
 ) -> list[Difference]:
-    """VFLHLP above another run at some numbers of aligned rows."""
+    """AUC of VFLHLP minus that of the run `other`, for each number of aligned rows.
+
+    `where` names the study of the other run if it is not `study`.
+    """
     found = []
     for n in sizes:
         two = f"{other}, {n} aligned"

@@ -1,8 +1,8 @@
-"""Synthetic click-through sets with the fields of Criteo and Avazu.
+"""Synthetic click-through data sets with the fields of Criteo and Avazu.
 
-They are generated, and are called synthetic wherever they are shown; they are for machines without
-the files, not for claims. ``pip install ./benchmarks/synthetic_clicks`` adds them to
-``securevfl datasets`` as ``criteo-twin`` and ``avazu-twin``.
+They are generated, and called synthetic wherever they are shown. They are for machines without the
+real files, not for claims. ``pip install ./benchmarks/synthetic_clicks`` adds them to ``securevfl
+datasets`` as ``criteo-twin`` and ``avazu-twin``.
 """
 
 from __future__ import annotations
@@ -34,23 +34,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SyntheticGenerator:
-    """A synthetic generator: it makes rows with the fields of a published data set.
+    """Generator of rows with the fields of a published data set.
 
-    Every row has a hidden vector z of `hidden` normal numbers. A field sorts rows into groups by
-    its own projection of z with noise, each group prefers its own order of the field's values, and
-    the values' ranks follow a power law, as real sites and devices do. Counts are Poisson with a
-    rate of their own projection. The click has a logistic model in z. Nothing of it is real.
+    Every row has a hidden vector z of `hidden` normal numbers. For each field, rows are sorted into
+    groups by a projection of z with noise. Each group has its own order of the field's values,
+    whose frequencies follow a power law, as for real sites and devices. Counts are Poisson with a
+    rate that depends on another projection; the click has a logistic model in z.
 
     Parameters
     ----------
     facts : Facts
-        Of the set that is copied.
+        Facts of the synthetic set.
     sizes : mapping
-        Field to the number of its values; 0 for a count.
+        Number of values of each field; 0 for a count.
     clicks : float
-        Part of the rows that are clicks.
-    owners, names
-        Fields and names of the parties, as in the paper.
+        Fraction of rows that are clicks.
+    owners, names : tuple
+        Fields of each party, and names of the parties, as in the paper.
+    hidden, groups : int
+        Length of z, and largest number of groups of a field.
     """
 
     facts: Facts
@@ -62,7 +64,7 @@ class SyntheticGenerator:
     groups: int = 16
 
     def rows(self, count: int, seed: int) -> pd.DataFrame:
-        """Rows of a seed."""
+        """Data frame of `count` rows, fixed by the seed, with the label column."""
         import pandas as pd
 
         stream = sample_stream("sample_seed", seed, b"twin")
@@ -109,11 +111,11 @@ class SyntheticGenerator:
         sample_seed: int = 0,
         **options: Unpack[CodedKeywords],
     ) -> VerticalDataset:
-        """Generate the rows; name, origin and licence call them synthetic.
+        """Data set of generated rows; name, origin and licence call them synthetic.
 
-        Parties are as for the set that is copied, and there are 100,000 training and 20,000 test
-        rows, as VFLHLP has of Avazu, unless given. The seed of the rows, `sample_seed`, does not
-        depend on `seed`. Nothing is read, so `data_dir` is not used.
+        Parties are those of the published set. By default there are 100,000 training and 20,000
+        test rows, as VFLHLP has of Avazu. The seed of the rows, `sample_seed`, is independent of
+        `seed`. Nothing is read, so `data_dir` is not used. DataError for fewer than 10 rows.
         """
         if rows < 10:
             raise DataError(f"rows={rows} are too few for a training and a test set; use 10 up.")

@@ -46,7 +46,10 @@ RUNS: dict[str, int | None] = {"float": None, "lw = 24": 24, "lw = 5": 5, "lw = 
 
 
 class Watch:
-    """Observer: the squared norm of the whole gradient after some of the rounds."""
+    """Observer that computes the squared norm of the whole gradient after every `every`-th round.
+
+    `bits` is lw, the precision of client weights; None computes without rounding.
+    """
 
     def __init__(
         self, parties: Mapping[int, Any], data: VerticalDataset, bits: int | None, every: int
@@ -67,10 +70,10 @@ class Watch:
             self._powers = [rounded.round(x) * scale for x in self._powers]
 
     def record(self, event: Event) -> None:
-        """Events are not needed."""
+        """Do nothing: events are not needed."""
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Measure once the last client has stepped: all weights are of the next round then."""
+        """Compute the norm once the last client has stepped, at the weights of the next round."""
         self._done[round] += party != SERVER
         if self._done[round] == len(self._powers):
             del self._done[round]
@@ -78,7 +81,7 @@ class Watch:
                 self.norms.append(self.squared_norm(round))
 
     def weights(self, round: int) -> list[np.ndarray]:
-        """W-tilde of every client: its weights, rounded stochastically to 2^-lw."""
+        """Weights W-tilde of every client, rounded stochastically to multiples of 2^-lw."""
         values = [self.parties[n].network.values for n in range(len(self._powers))]
         if self.bits is None:
             return [value.astype(np.float64) for value in values]
@@ -87,7 +90,7 @@ class Watch:
         return [point.round(value, rng=stream) * scale for value in values]
 
     def squared_norm(self, round: int) -> float:
-        """Sum over server and clients of the squared norm of dF/dW_n."""
+        """Squared norm of the gradient, summed over the server's and all clients' weights."""
         import torch
 
         total = sum(x @ w for x, w in zip(self._powers, self.weights(round), strict=True))
@@ -127,12 +130,12 @@ def measure(
 
 
 def slope(rounds: list[int], norms: list[float]) -> float:
-    """Least-squares slope of log norm against log R."""
+    """Slope of a least-squares line through log norm against log R."""
     return float(np.polyfit(np.log(rounds), np.log(norms), 1)[0])
 
 
 def study(data_dir: str | None, seeds: int, longest: int) -> dict[str, Any]:
-    """All runs, their means over seeds and the fitted slopes."""
+    """Mean norms of all runs, with slopes, after the check against FedVS."""
     rounds = [2**k for k in range(8, longest.bit_length())]
     runs: dict[str, Any] = {}
     data = load_dataset("handwritten", data_dir=data_dir, seed=0)
