@@ -289,9 +289,9 @@ class MethodTable:
         return row | {"attacks": read_keyed(*self._told(data, jobs[0]))}
 
     def _tuned(self, data: str, variant: str) -> tuple[tuple[Job, ...], float | None, list[Any]]:
-        """Runs of a cell at the chosen learning rate, the rate, and all rates tried.
+        """Runs of a cell at the chosen learning rate, the rate, and pairs (rate, measure) tried.
 
-        There are none where a trial is missing.
+        No runs if a trial is missing; no rate if the variant sets its own.
         """
         one, folder = (data, variant), self._folder(data)
         jobs, choice = self._jobs[one], self._choice((data, variant))

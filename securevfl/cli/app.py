@@ -188,7 +188,7 @@ def in_one_line(other: Callable[..., None]) -> Callable[..., None]:
 
 
 def in_flags(message: str) -> str:
-    """Flags for options that a message names as ``name=``; empty if it names none."""
+    """Text in brackets on the flags of options that a message names as ``name=``; else ""."""
     named = dict.fromkeys(re.findall(r"(?<![-\w.])([a-z_]+)=", message))
     typed = [f"{name}= is {_TYPED[name]}" for name in named if name in _TYPED]
     return f" (On the command line {', '.join(typed)}.)" if typed else ""

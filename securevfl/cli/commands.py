@@ -95,7 +95,7 @@ def _compare(args: Sequence[str]) -> Callable[..., None]:
 def _grouped(
     every: Mapping[str, tuple[FieldInfo, Sequence[str]]],
 ) -> dict[str, tuple[FieldInfo, str]]:
-    """Options of several protocols with headings: options of all, of several, of each."""
+    """Field and help heading of each option: those of all protocols, of several, of each."""
     total = {name for _, names in every.values() for name in names}
     groups: list[dict[str, tuple[FieldInfo, str]]] = [{}, {}, {}]
     for key, (field, names) in every.items():

@@ -105,9 +105,9 @@ def progress_display(name: str) -> ProgressDisplay:
 
 
 def figures(progress: Progress, *, short: bool = False) -> str:
-    """Loss, accuracy, virtual time, results used and late, and sums, in fixed order.
+    """Line with loss, accuracy, virtual time, results used and late, and equations that sums gave.
 
-    For a regression R squared replaces the accuracy.
+    For a regression R squared replaces the accuracy; `short` abbreviates the words.
     """
     loss = "-" if progress.loss is None else f"{progress.loss:.4f}"
     accuracy, virtual = percent(progress.accuracy, 1), clock(progress.virtual_seconds)
@@ -153,7 +153,7 @@ class Lines:
         say(text)
 
     def preparing(self, text: str) -> None:
-        """Write a line, unless the last one of this kind is new."""
+        """Write a line, at most one in `PAUSE` seconds."""
         now = time.monotonic()
         if now >= self._quiet_until:
             self._quiet_until = now + PAUSE

@@ -268,7 +268,7 @@ def secrecy(claim: Mapping[str, Any]) -> str:
 
 
 def coloured(text: str, state: str) -> str:
-    """Text in the colour of an odometer's state; green means fewer equations than unknowns."""
+    """Text with a colour for the state of decoded sums ("below": fewer equations than unknowns)."""
     return f"[{_STATES[state]}]{text}[/]"
 
 

@@ -196,7 +196,7 @@ def predict(
 
 
 def _agrees() -> bool:
-    """Whether a user at a terminal signs the terms that stand above; True where nobody types."""
+    """Whether the user at a terminal signs the terms shown above; True without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     return typer.confirm("Sign these terms and join?", default=False, err=True)

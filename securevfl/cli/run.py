@@ -93,7 +93,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
 def sort_out(
     values: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, str], dict[str, Any]]:
-    """Separate common options, protocol options, and the two kinds of ``--set``."""
+    """Four mappings: common and protocol options, ``--set`` of the protocol and of the data."""
     from securevfl.cli.common import shared_options
 
     common = {name: values.get(name) for name in shared_options()}

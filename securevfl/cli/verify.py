@@ -193,7 +193,7 @@ def start(
 
 
 def _unfinished(protocol: str, folder: Path | None = None) -> Path:
-    """File of the finished schedules of a verification, in the folder of its results if any."""
+    """File with the verdicts of finished schedules, from which a stopped verification goes on."""
     name = "verify" if folder else f"verify-{protocol}"
     return (folder or Path("runs")) / f"{name}.unfinished.jsonl"
 

@@ -101,7 +101,7 @@ def evaluation(
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
-    """Counts at each distinct score, descending: rows of two classes above the threshold.
+    """Rows of a class and of all others with at least a score, for each distinct score, descending.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, truth: np.ndarray, score: np.ndarray) -> Self:
-        """Thresholds from scores (rows,) and class membership of rows; both outcomes must occur."""
+        """Thresholds of scores, (rows,); `truth` marks the rows of the class, some but not all."""
         order = np.argsort(-score, kind="stable")
         last = np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
         taken = np.cumsum(truth[order], dtype=np.int64)[last]

@@ -94,10 +94,10 @@ class Scheme(ABC):
 
     @abstractmethod
     def load(self, key: bytes) -> Any:
-        """Key object of the bytes of a key."""
+        """Key object of the encryption library from the bytes of a key; nothing is cached."""
 
     def key(self, key: bytes) -> Any:
-        """Key object for the bytes of a key, parsed once and cached."""
+        """Key object that `load` makes from the bytes of a key, parsed once and cached."""
         if key not in self._keys:
             self._keys[key] = self.load(key)
         return self._keys[key]

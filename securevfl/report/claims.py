@@ -30,9 +30,9 @@ _NOT_COMPARED = ("batch_rows", "seed", "epsilon")
 def claims(record: Record) -> list[dict[str, Any]]:
     """The claims of a run, each with its verdict and evidence from ``verify.json``.
 
-    Keys: ``who``, ``about``, ``notion``, ``source``, ``verdict``, ``given``, ``evidence``. A claim
-    of strength "none" has the verdict `NO_CLAIM`. Other claims have the verdict on the same claim
-    with the same parameters, or `NOT_VERIFIED`.
+    Keys: ``who``, ``about``, ``notion``, ``source``, ``verdict``, ``given``, ``evidence``,
+    ``failure_probability``. A claim of strength "none" has the verdict `NO_CLAIM`. Other claims
+    have the verdict on the same claim with the same parameters, or `NOT_VERIFIED`.
     """
     verdicts = {} if other_parameters(record) else {_key(found): found for found in _all(record)}
     made = []

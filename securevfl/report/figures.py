@@ -64,12 +64,12 @@ def measures_of(records: Sequence[Record]) -> list[str]:
 
 
 def links(record: Record) -> dict[str, Any] | None:
-    """Messages, bytes and late messages for each kind, sender and receiver.
+    """Messages, bytes and late messages for each kind, sender and receiver; None if unknown.
 
     Returns
     -------
     dict
-        ``parties`` (their names), ``kinds`` (with their sums, the largest first), and ``cells``:
+        ``parties`` (names), ``kinds`` (with sums, the largest first), ``bytes`` in all; ``cells``:
         rows of kind, sender and receiver (as places in those lists), messages, bytes, late.
     """
     if record.messages is None:

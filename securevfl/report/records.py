@@ -81,8 +81,7 @@ class Record:
     verification : mapping or None
         Content of ``verify.json``.
     attacked : str
-        Sentence on the results of attacks, or on the command for them; empty if the protocol
-        decodes no sums.
+        Sentence on results of attacks, or the command for them; "" if no sums are decoded.
     whole : bool
         Whether `rows` and `events` are complete; a study stores evaluated rows only.
     evaluation : Evaluation or None

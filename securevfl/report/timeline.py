@@ -79,9 +79,10 @@ def timeline(record: Record) -> dict[str, Any] | None:
         (of the server the length of a round in seconds; of the others the longest transit of a
         message of that round, or how often the server used them where columns are no rounds; means
         where rounds share a column), ``late``, ``left``, ``lost`` (counts), ``times`` (seconds of
-        late and lost messages) and ``down`` (intervals of seconds, with end null if it did not come
-        back); ``highest``: the highest bar of the server and of the others; ``marks``: other
-        events; ``there``: which of late, left, lost and down occur; ``table``: sums of each party.
+        late and lost messages) and ``down`` (intervals of seconds, end null if it stayed down);
+        ``highest``: highest bar of the server and of others; ``marks``: other events; ``there``:
+        which of late, left, lost and down occur; ``table``: sums of each party; ``ways``, ``used``:
+        whether others' bars are transit times, or uses.
     """
     if not record.whole:
         return None

@@ -35,8 +35,9 @@ def run_study(
     RefusedRunsError before anything is run, when a run names an unknown protocol or an option out
     of its range, or cannot run on its data, under its conditions or with its faults.
     ConfigurationError for fewer than one worker, a folder with another study, or a missing package
-    of the extra ``report``. The SecureVFLError of the first failed job is raised at the end, except
-    a RunError of a job with faults, which is its result; results of other jobs are kept.
+    of the extra ``report``. The SecureVFLError of the first failed job is raised at the end, and
+    other results are kept; but a DivergedError, and a RunError of a job with faults, are the job's
+    result.
     """
     from securevfl.runs.engines.run import Interrupted
 

@@ -85,10 +85,9 @@ def _attempt(
 
 
 def _bare(error: SecureVFLError) -> SecureVFLError:
-    """An error without its reference to the run, whose messages may take gigabytes.
+    """An error without its traceback, which refers to the run and its messages (perhaps gigabytes).
 
-    Frames of its traceback hold the run, and tasks of parties hold each other in circles, which
-    Python looks for only after many more objects than a few large arrays are.
+    They are in cycles of references, which Python would collect late: it counts objects, not bytes.
     """
     error.__context__ = error.__cause__ = None
     bare = error.with_traceback(None)

@@ -83,9 +83,8 @@ def _link(spec: MessageSpec) -> Link:
 def forged_messages(outcome: Outcome) -> list[tuple[float, Message]]:
     """Arrival times, in virtual seconds, and forged messages: each kind, from each wrong party.
 
-    Each copies the payload and round of a true message of the run `outcome`, and arrives when the
-    first such message was sent, thus before it. Two forged messages that end the run are added, for
-    the first and for a distant round.
+    Each copies payload and round of the first message of its kind in the run `outcome`, and arrives
+    when that was sent, thus before it. Two kinds that end a run are added, for a distant round.
     """
     protocol, parties = outcome.protocol, sorted(outcome.parties)
     rules = rules_of(protocol)

@@ -128,9 +128,9 @@ def check_faults(
 ) -> None:
     """Check that a client's crash ends training, with a named error, iff the card says "waits".
 
-    AssertionError if not. The client is down from round 2 on, once for ever and once for two
-    rounds. If the server counts rounds itself, the second is longer than all rounds of one instant,
-    two per party. Other protocols get `Protocol.fault_options` as defaults.
+    AssertionError if not. The last client is down from round 2 on: once for ever, and once for two
+    rounds, or 2 N if the server counts each arrival as a round. `Protocol.fault_options` are set
+    unless `options` does.
     """
     cls = class_of(protocol)
     options = dict(cls.fault_options) | options

@@ -127,7 +127,7 @@ def make(
     defaults: Mapping[str, Any] = TINY,
     **options: Any,
 ) -> Protocol:
-    """Protocol with small default options where it has them, and `options`."""
+    """Configured protocol: `defaults` that it knows, its own `check_options`, then `options`."""
     cls = class_of(protocol)
     known = {name: value for name, value in defaults.items() if name in cls.Config.model_fields}
     config = make_config(cls, known | dict(cls.check_options) | options)
@@ -229,7 +229,7 @@ def states_at(
 ) -> dict[int, tuple[bytes, list[Event]]]:
     """Bytes of the state, and the events up to it, for each instant in virtual nanoseconds.
 
-    A run is repeated only for instants that passed while a state asked for before was incomplete.
+    One run gives several; it is repeated for instants that pass before the last state is complete.
     """
     found: dict[int, tuple[bytes, list[Event]]] = {}
     left = set(instants)

@@ -108,14 +108,13 @@ def _faults(protocol: Protocol, often: dict[str, Any]) -> Iterator[Setting]:
 
 
 def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iterator[Setting]:
-    """Settings with repeated attempts on the same rows, for methods with share and result timeouts.
+    """Settings in which a sum is asked for again on the same rows, by share and result timeouts.
 
-    First half of the clients upload too late to a sum, and the others, which did not, could upload
-    to a sum of other models: they were down, or a share was lost on its way to them. Nobody may
-    forget who uploaded. Then as few clients share in time as no sum may have. At last all uploads
-    to ten sums come too late, clients come back from a crash between the second and the third,
-    and as many are down then as cannot make a sum tell anything: only the others can tell the
-    server of the first sum, whose rows it asks for again if they do not.
+    Uploads to the first sum are late. Half of the clients do not upload then, because they are down
+    or lack a share, and could upload to a sum of other models: all must remember who uploaded. In
+    the third setting only T + 1 clients share in time, fewer than a sum needs. In the last, uploads
+    to ten sums are late, all clients crash after the second and restart, and K + T - 1 are then
+    down. The others must tell the server of the first sum, or it would ask for its rows again.
     """
     if not (_has(protocol, "share_timeout") and _has(protocol, "result_timeout")):
         return
