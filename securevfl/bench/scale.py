@@ -47,8 +47,8 @@ def measure(point: Point) -> dict[str, Any]:
 
     Besides the sizes, the result has ``setup`` and ``seconds``, CPU seconds of all parties until
     the first step and for each round after it; ``memory``, the largest growth of the process in
-    bytes; ``bytes`` of all messages of a round; predictions of the last two, None if there is none;
-    and of the whole run ``messages``, ``whole_seconds`` and ``whole_bytes``.
+    bytes; ``bytes`` of all messages of a round; ``predicted_memory`` and ``predicted_bytes``, None
+    if unknown; and of the whole run ``messages``, ``whole_seconds`` and ``whole_bytes``.
     """
     from securevfl.planning.message_bytes import sent_bytes
     from securevfl.protocols.base.schedule import Shape

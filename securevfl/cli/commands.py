@@ -199,7 +199,7 @@ class Protocols(TyperGroup):
     """``run``: one command for each protocol, with that protocol's own options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments; list the protocols if none is named first."""
+        """Parse arguments; ConfigurationError with all protocols unless one is named first."""
         if ctx.resilient_parsing:  # a shell completes
             return super().parse_args(ctx, args)
         if not args or (args[0].startswith("-") and "--help" not in args):

@@ -129,8 +129,7 @@ class Tables:
     def of(cls, options: Mapping[str, Any]) -> Tables:
         """Tables from the options of `load_dataset`.
 
-        DataError for options that need all tables in one process, and without `label` or
-        `label_file`.
+        DataError for options that need all tables at one place, and without label or label file.
         """
         given = {key: value for key, value in options.items() if value is not None}
         strange = sorted(set(given) - _OPTIONS)
@@ -322,7 +321,7 @@ class TableOwner(Party):
             self.fit(table, rows)
 
     def fit(self, table: PartyTable, rows: np.ndarray) -> None:
-        """Fit the own columns, as an owner of features."""
+        """Draw the split, fit and store this client's part, and send its width to the server."""
         self.send(SERVER, "common rows", len(rows))
         train, test = self.split(rows)
         own = self.tables.part(self.index, train, test)

@@ -49,6 +49,7 @@ class _Late(Conditions):
     Attributes
     ----------
     nanoseconds : int
+        Delay of a late message.
     messages : frozenset of (int, int, str)
         Round, party and activity of each.
     """

@@ -110,7 +110,10 @@ def find_span(
 
 
 def _common(views: list[View], most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and sums of the most first views that share more rows than the space needs."""
+    """Rows that the first views share, and their values side by side, of as many views as possible.
+
+    There must stay more common rows than `most` and a margin, and no more values a row than `most`.
+    """
     rows, values = side_by_side(views[:1])
     for count in range(2, len(views) + 1):
         fewer, wider = side_by_side(views[:count])

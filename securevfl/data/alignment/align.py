@@ -61,7 +61,7 @@ async def align(
 async def _common(
     party: Party, ids: Sequence[str], row: dict[str, int], members: Sequence[int], name: str
 ) -> list[str]:
-    """Identifiers that all members have, in the leader's order."""
+    """Identifiers that all members have, in the leader's order; DataError for a foreign one."""
     leader, others = members[-1], members[:-1]
     if party.index == leader:
         party.broadcast(name, tuple(ids), to=others)

@@ -104,7 +104,7 @@ def join_parties(
 
 
 def _label_owner(tables: Sequence[PartyTable], label_table: PartyTable | None, label: str) -> int:
-    """Index in `tables` of the table with the labels; `len(tables)` stands for `label_table`."""
+    """Index of the table with the label, `len(tables)` for `label_table`; DataError for 0 or 2."""
     if label_table is not None:
         if label not in label_table.frame.columns:
             raise DataError(
@@ -214,7 +214,7 @@ def match_plainly(
 def _common_rows(
     everyone: Sequence[PartyTable], first: int, id_column: str, match: Match, keep: bool
 ) -> tuple[list[NDArray[np.intp]], list[str]]:
-    """Return for each table the rows of the common ids, in the order of table `first`."""
+    """Rows of the common ids in each table, in the order of table `first`; DataError for none."""
     ids = [own_ids(table, id_column) for table in everyone]
     kinds = [_kind(held) for held in ids]
     if len(set(kinds)) > 1:

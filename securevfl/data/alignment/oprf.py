@@ -157,7 +157,7 @@ class Receiver:
         return _joined(parts, size)
 
     def _encoding(self) -> np.ndarray:
-        """The encoding P of the set, followed by 64 random rows, uint64 (m + 64, 2)."""
+        """Encoding P, then 64 random rows, uint64 (m + 64, 2); RunError if there is no solution."""
         h, m = self._hashed, unknowns(len(self._ids))
         solved = solve_bands(_starts(h, m), h[:, 3:5], _oracle(h), m)
         if solved is None:

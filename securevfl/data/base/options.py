@@ -134,7 +134,7 @@ class TableOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], **defaults: Any) -> TableOptions:
-        """Options from a user's keywords; None means not given; `defaults` replace other values."""
+        """Options from keywords; those of None are not given; `defaults` replace the class's."""
         return cls(**defaults | {key: value for key, value in given.items() if value is not None})
 
     @property

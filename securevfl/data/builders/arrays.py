@@ -251,7 +251,7 @@ def _positions(
     image_shape: ImageShape | None,
     strips: Strips | None,
 ) -> tuple[Positions, str]:
-    """Column owners, and a phrase for reports on the rule that chose them."""
+    """Column owners, and a phrase for reports on the rule; DataError for a party without one."""
     if owners is not None:
         return divide_columns(names, parties, owners)
     if views is not None and parties in (None, len(views)):
@@ -266,7 +266,10 @@ def _positions(
 def _as_matrix(
     features: object, what: str
 ) -> tuple[np.ndarray, tuple[int, ...], ImageShape | None]:
-    """All columns in one matrix, the width of each party's part, and the image shape."""
+    """One matrix of all columns, the width of each party's part, and the image shape or None.
+
+    DataError for other shapes, and for parties with different rows or without columns.
+    """
     if isinstance(features, (list, tuple)):
         features = [as_array(part) for part in features]
     if isinstance(features, list) and all(np.ndim(part) == 2 for part in features):
@@ -324,7 +327,7 @@ def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
 
 
 def _torch_arrays(dataset: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Gather a torch data set's pairs into two arrays."""
+    """Features and labels of a torch data set as two arrays; DataError for other items."""
     tensors = getattr(dataset, "tensors", None)
     if tensors is not None and len(tensors) == 2:
         return np.asarray(as_array(tensors[0])), np.asarray(as_array(tensors[1]))

@@ -248,8 +248,7 @@ def from_frame(
     """Divide one frame's columns among parties and build the data set.
 
     `frame` has the training rows, or all rows, and was checked by `checked_frame`; `test_frame` is
-    unchecked. DataError for unusable columns or cells; it calls the table `what`, or by the name of
-    the data set.
+    unchecked. DataError, which names the table (`what` or its own name), for unusable cells.
     """
     label = column_name(label, "label")
     name, group, missing = what or options.name, options.group, options.missing

@@ -167,7 +167,7 @@ def _file(facts: Facts, data_dir: str | Path | None, verify: bool) -> tuple[Path
 
 
 def _pieces(path: Path, separator: str, names: Sequence[str] | None) -> Iterator[pd.DataFrame]:
-    """Pieces of the file as data frames; text columns stay texts, so 05db9164 is no number."""
+    """Pieces of the file as data frames of texts, also 05db9164; DataError for another file."""
     import pandas as pd
 
     numbers = dict.fromkeys((LABEL, *CRITEO_NUMBERS), "float64") if names else {LABEL: "float64"}
@@ -195,7 +195,7 @@ def _sample(
 ) -> pd.DataFrame:
     """Uniform sample of `rows` rows in file order; memory holds the sample and one piece.
 
-    Each row draws a number, and those with the smallest ones are kept.
+    Each row draws a number, and those with the smallest ones are kept. DataError for too few rows.
     """
     import pandas as pd
 

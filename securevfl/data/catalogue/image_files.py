@@ -100,7 +100,7 @@ def read_cifar(files: dict[str, Path], test: str) -> Images:
 
 
 def _cifar_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Read records of one label byte and 3072 bytes of red, green and blue planes."""
+    """Read records of a label byte and 3072 bytes of red, green, blue planes; DataError if cut."""
     data = np.frombuffer(path.read_bytes(), dtype=np.uint8)
     if data.size == 0 or data.size % 3073:
         raise DataError(f"{path}: {data.size} bytes are no whole CIFAR-10 records; fetch it again.")

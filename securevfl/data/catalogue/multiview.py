@@ -109,7 +109,7 @@ def _load(
     parties: int | None,
     options: SplitKeywords,
 ) -> VerticalDataset:
-    """Split the rows, number the classes and scale."""
+    """Data set of these views: rows are split, classes numbered, columns scaled; a view a party."""
     labels = views.labels
     sizes = {len(labels), *map(len, views.arrays)}
     if len(sizes) > 1:

@@ -164,7 +164,7 @@ def _with_points(cells: Sequence[str]) -> Sequence[str]:
 def _read(
     path: Path, separator: str, header: int | None, comment: str | None
 ) -> tuple[list[str], list[int], list[list[str]]]:
-    """Column names, line number of each row, and cells of each row."""
+    """Column names, line number of each row, cells of each row; DataError for an irregular file."""
     names: list[str] | None = None
     lines: list[int] = []
     rows: list[list[str]] = []

@@ -31,7 +31,7 @@ def read_table(path: Path, separator: str | None = None) -> pd.DataFrame:
 
 
 def _read_columns(path: Path, kind: str) -> pd.DataFrame:
-    """A Parquet or Arrow file."""
+    """Data frame of a Parquet or Arrow file; DataError if unreadable, or without pyarrow."""
     try:
         import pyarrow
         import pyarrow.parquet
