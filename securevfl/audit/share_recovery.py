@@ -37,7 +37,7 @@ class Recovery:
 
 
 def recover_by_server(recorded: CodedRun, clients: tuple[int, ...]) -> Recovery:
-    """Data and models solved for by server and T clients, in a run of full batches."""
+    """Success of server and T clients in solving for data and models; all batches must be full."""
     found = recovery.recover(recorded.code, clients, *_equations(recorded, clients))
     data, models = _truth(recorded, clients)
     elements = data.size + sum(model.size for model in models)

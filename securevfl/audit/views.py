@@ -16,7 +16,10 @@ from securevfl.privacy.coalition import Coalition
 
 @dataclass(frozen=True)
 class Sent:
-    """One message of a view; times are virtual nanoseconds, `arrived` -1 if it has not arrived."""
+    """One message of a view; `payload` is None if it was not stored.
+
+    Times are virtual nanoseconds, -1 for no arrival.
+    """
 
     kind: str
     round: int

@@ -47,7 +47,7 @@ class Recorder(Transcript):
     def add(
         self, sender: int, receiver: int, kind: str, round: int, nbytes: int, sent: int, data: Any
     ) -> int:
-        """Append a message; only the first and last payloads of its link are stored."""
+        """Append a message; only first and last payloads of its link stay, and announcements."""
         link = (kind, sender, receiver)
         first = self._first(*link)
         keep = kind == ANNOUNCE or first > 0

@@ -67,7 +67,7 @@ def _directions(case: AttackCase, table: Table) -> Outcome:
 
 
 def gradient_directions_pooled(case: AttackCase) -> Result:
-    """`gradient_directions` on steps decoded by T + 1 holders; chance is the result of T."""
+    """`gradient_directions` on the first epoch's steps, which T + 1 holders decode from shares."""
     code = held_shares.code_of(case.observed)
     if isinstance(code, NoView):
         return code

@@ -110,9 +110,9 @@ def find_span(
 
 
 def _common(views: list[View], most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that the first views share, and their values side by side, of as many views as possible.
+    """Rows that the first views share and their values side by side, of as many views as allowed.
 
-    There must stay more common rows than `most` and a margin, and no more values a row than `most`.
+    More common rows than `most` and a margin must stay, and at most `most` values a row.
     """
     rows, values = side_by_side(views[:1])
     for count in range(2, len(views) + 1):

@@ -189,7 +189,7 @@ def _described(attack: Attack) -> dict[str, str]:
 
 
 def tried(attack: Attack, case: AttackCase) -> Outcome | NoView | Failed:
-    """Outcome of an attack; NoView if it raises ConfigurationError, Failed for a failed run.
+    """Outcome of an attack; NoView if it raises ConfigurationError, Failed for any other error.
 
     A failed run is no missing view, which would look safe.
     """

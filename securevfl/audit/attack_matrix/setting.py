@@ -248,7 +248,7 @@ class AttackCase:
 
     @functools.cached_property
     def whole(self) -> ObservedRun:
-        """Another run with full batches and more rounds than columns."""
+        """Another run, with full batches and more sums of a row than all expanded columns."""
         degree = int(getattr(self.protocol().config, "degree", 1))
         width = sum(self.data.widths) * degree
         rows = min(self.data.rows, max(self.settings.sum_rows, int(1.3 * width)))

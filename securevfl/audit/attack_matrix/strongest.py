@@ -27,7 +27,7 @@ def strongest(job: Job, settings: AttackSettings | None = None) -> dict[str, Any
     Parameters
     ----------
     job : Job
-        Job whose run is repeated, with its messages recorded.
+        Job whose run is repeated, with its messages recorded; if it fails there is no view.
     settings : AttackSettings, optional
         Settings of the attackers.
 

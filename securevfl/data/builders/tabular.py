@@ -155,7 +155,7 @@ def _encoded(train: pd.DataFrame, test: pd.DataFrame, options: TableOptions) -> 
 
 
 def _far_notes(fitted: PartyPreprocessor, train: pd.DataFrame) -> list[str]:
-    """Say which column of numbers one far value stretches, so that most rows are nearly one."""
+    """Notes on columns of numbers that one far value stretches, so that most rows are alike."""
     notes = []
     for column in fitted.columns if fitted.clip else ():
         if column.categories is None:
