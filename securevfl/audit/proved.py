@@ -117,7 +117,7 @@ def untraced(
 def _meant(
     adversary: Adversary, roles: Mapping[str, Sequence[int]], threshold: int
 ) -> Iterator[frozenset[int]]:
-    """All coalitions that an adversary stands for."""
+    """All coalitions that an adversary stands for, as sets of party numbers."""
     roles = {name.replace("_", " "): numbers for name, numbers in roles.items()}
     barred = set(roles.get(adversary.without, ()))
     clients = sorted(set(roles.get("client", ())) - barred)
@@ -566,5 +566,5 @@ def _with_evidence(found: ClaimVerdict, more: Sequence[Evidence]) -> ClaimVerdic
 
 
 def leaks(made: Protocol) -> tuple[Leakage, ...]:
-    """Leakage to each role, by the protocol's card."""
+    """Information that each role learns, as the protocol's card states it."""
     return tuple(Leakage(who, what, "the card") for who, what in made.card.sees.items())

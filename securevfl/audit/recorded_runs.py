@@ -114,7 +114,7 @@ class CodedRun:
 
     @property
     def code(self) -> LagrangeCode:
-        """The public code."""
+        """Lagrange code of the shares, which is public."""
         return self.protocol.code
 
     @functools.cached_property
@@ -131,7 +131,7 @@ class CodedRun:
 
     @functools.cached_property
     def whole(self) -> View:
-        """View of all messages of the run, unencrypted."""
+        """View of an outsider that sees every message of the run, unencrypted."""
         return views.cut(self.transcript, Coalition(outsider=True), kinds=self.kinds)
 
     @functools.cached_property

@@ -44,7 +44,7 @@ class RecordedRun:
 
     @property
     def sent_to_others(self) -> Iterator[RecordedMessage]:
-        """Messages between two different parties."""
+        """Messages whose sender and receiver differ."""
         return (m for m in self.messages if m.key.sender != m.key.receiver)
 
 

@@ -36,7 +36,7 @@ class Outcome:
 
     @property
     def rejected(self) -> bool:
-        """Whether the evidence counts as a leak."""
+        """Whether `p_value` is below `level`, so that the test counts as evidence of a leak."""
         return self.p_value < self.level
 
 

@@ -28,11 +28,11 @@ class Tape:
     rounds: list[int] = field(default_factory=list)
 
     def every_digest(self) -> Iterator[str]:
-        """Digests of all draws in order."""
+        """SHA-256 digest of each draw, in order."""
         yield from (digest([one]) for one in self.draws)
 
     def at(self, round: int) -> list[np.ndarray]:
-        """Draws of a round; 0 is the setup."""
+        """Draws made in a round, in order; those of the setup are in round 0."""
         return [draw for draw, r in zip(self.draws, self.rounds, strict=True) if r == round]
 
 

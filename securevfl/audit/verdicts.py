@@ -75,17 +75,17 @@ class ClaimVerdict:
 
     @property
     def who(self) -> str:
-        """Phrase for the adversary."""
+        """Phrase for the adversary, such as "the server"."""
         return self.claim.who
 
     @property
     def about(self) -> str:
-        """Name of the asset."""
+        """The asset that the claim protects: features, model, labels or messages."""
         return self.claim.asset
 
     @property
     def notion(self) -> str:
-        """Claimed strength."""
+        """Strength of the claim, such as "computational"."""
         return self.claim.strength
 
     @property
@@ -95,7 +95,7 @@ class ClaimVerdict:
 
     @property
     def words(self) -> str:
-        """All evidence in one text."""
+        """Texts of all pieces of evidence, joined by semicolons."""
         return "; ".join(one.text for one in self.evidence)
 
     def to_dict(self) -> dict[str, Any]:

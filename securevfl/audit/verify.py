@@ -155,7 +155,7 @@ def _told(
     options: dict[str, Any],
     progress: Callable[[str], None],
 ) -> Report:
-    """`verify`, in the form that the child process calls."""
+    """`verify` with positional arguments and without a limit, which the child process calls."""
     return verify(protocol, data, progress=progress, **options)
 
 

@@ -16,10 +16,7 @@ from securevfl.privacy.coalition import Coalition
 
 @dataclass(frozen=True)
 class Sent:
-    """One message of a view; `payload` is None if it was not stored.
-
-    Times are virtual nanoseconds, -1 for no arrival.
-    """
+    """One message of a view, with None for a payload not stored; times are virtual ns, or -1."""
 
     kind: str
     round: int
@@ -77,7 +74,7 @@ class View:
         return {sender: payload for (_, sender, _), payload in sorted(found.items())}
 
     def rounds(self, kind: str) -> list[int]:
-        """Rounds in which the coalition saw a kind of message."""
+        """Rounds with a message of this kind in the view, ascending."""
         return sorted({m.round for m in self.messages if m.kind == kind})
 
     def differences(self, other: View) -> Iterator[str]:

@@ -212,7 +212,7 @@ def _product_row(
     tier: str,
 ) -> dict[str, Any]:
     def times(peer: Named) -> float | None:
-        """Median ratio of neighbouring timings."""
+        """Median of another library's time over ours, turn by turn; None if it was not timed."""
         if peer not in turns:
             return None
         pairs = zip(turns[peer], turns["product", p, name], strict=True)

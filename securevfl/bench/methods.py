@@ -120,7 +120,7 @@ class MethodTable:
         self._jobs = {one: self._of(*one) for one in self.cells()}
 
     def cells(self) -> Iterator[tuple[str, str]]:
-        """Data set and variant of each cell."""
+        """Pairs (data set, variant), one for each cell."""
         return ((data, variant) for data in self.data for variant in self.variants)
 
     def _of(self, data: str, variant: str) -> tuple[Job, ...]:
@@ -326,13 +326,13 @@ class MethodTable:
 
 
 def slug(text: str) -> str:
-    """Folder name for a data set with its options."""
+    """Folder name for a data set with its options; other characters become "-", with a hash."""
     word = re.sub(r"[^A-Za-z0-9._-]+", "-", text)
     return word if word == text else f"{word}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
 def _plain(text: str) -> Any:
-    """Number in a text, or the text itself."""
+    """Value of a text in JSON, such as a number; the text itself if it is none."""
     try:
         return json.loads(text)
     except ValueError:
@@ -445,7 +445,7 @@ def _sums(cell: Row) -> tuple[int, int, str]:
 
 
 def groups(cells: Sequence[Row]) -> list[str]:
-    """Attack groups with results in some cell."""
+    """Names of the attack groups that have results in some cell."""
     return list(dict.fromkeys(name for cell in cells for name in cell.get("attacks") or ()))
 
 
@@ -504,5 +504,5 @@ def percent(cell: Row, sign: str = "±") -> str:
 
 
 def escaped(text: str) -> str:
-    """Text for a cell of a table in LaTeX."""
+    """Text in which "_" and "%" are escaped for LaTeX."""
     return text.replace("_", "\\_").replace("%", "\\%")

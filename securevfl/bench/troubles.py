@@ -95,7 +95,7 @@ def trace_setting(path: Path) -> Setting:
 
 
 def conditions_setting(source: str) -> Setting:
-    """The setting of a name or a TOML file of conditions."""
+    """Setting of conditions, by a known name or from a TOML file."""
     path = Path(source)
     is_file = source not in CONDITIONS.all() and path.is_file()
     return Setting(path.stem, str(path.absolute())) if is_file else Setting(source, source)

@@ -399,7 +399,7 @@ def _write_cells(content: Mapping[str, Any], out: Path) -> None:
 
 
 def _print_cells(cells: Sequence[Mapping[str, Any]]) -> None:
-    """Print a line for each cell."""
+    """Print a line for each cell of the table of methods: accuracy, bytes and what is revealed."""
     from securevfl.bench.methods import flat, percent
 
     rows = []
@@ -538,7 +538,7 @@ def scale(
 
 
 def _numbers(text: str, flag: str) -> Sequence[int]:
-    """Integers of a comma-separated option."""
+    """Integers of a comma-separated option; ConfigurationError, which names `flag`, if not."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:

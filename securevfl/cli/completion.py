@@ -166,7 +166,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def commands(command: str, name: str = "PROTOCOL") -> list[str]:
-    """Whole command lines of the examples of a command."""
+    """Command lines that are the examples of a command, with `name` for the protocol."""
     return [f"securevfl {line.format(name=name, **SHOWN)}" for line, _ in EXAMPLES[command]]
 
 
@@ -232,7 +232,7 @@ def _typed(parameter: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in which brackets are no markup."""
+    """Text with "[" escaped, so that rich does not read it as markup."""
     return text.replace("[", "\\[")
 
 

@@ -92,10 +92,10 @@ class ProgressDisplay(NoteDisplay, Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def __call__(self, progress: Progress) -> None:
-        """Show the newest round's figures."""
+        """Show the figures of the newest round."""
 
     def preparing(self, text: str) -> None:
-        """Show the progress of a step before round 1."""
+        """Show a text on the progress of a step before round 1."""
 
 
 def progress_display(name: str) -> ProgressDisplay:
@@ -128,7 +128,7 @@ def figures(progress: Progress, *, short: bool = False) -> str:
 
 
 class Lines:
-    """Progress for logs and pipes."""
+    """Display for logs and pipes: a line on standard error for each tenth of the rounds."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -188,7 +188,7 @@ class Bar:
         self._progress.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Redraw the bar."""
+        """Redraw the bar with the figures of the newest round."""
         if self._task is None:
             return
         short = self._console.width < _WIDE

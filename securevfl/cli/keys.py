@@ -198,7 +198,7 @@ def _terms(
     parties: int,
     names: Sequence[str],
 ) -> Mapping[str, Any]:
-    """Terms of a session of organisations."""
+    """Terms of a session in plain types; ConfigurationError for --data with --label."""
     from securevfl.runs.catalogue import get_protocol
     from securevfl.runs.organisations.terms import Terms
 

@@ -78,7 +78,7 @@ def predict(
 
 
 def _rows(found: dict[str, Any]) -> Iterable[list[Any]]:
-    """Head and lines of a table of predictions."""
+    """Rows of the table of predictions, the head first."""
     classes, shares, ids = found["classes"], found["probabilities"], found["ids"]
     written = dict(zip(found["class_values"], classes, strict=True))  # as the file has them
     named = [] if ids is None else [found["id_column"]]

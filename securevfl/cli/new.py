@@ -82,7 +82,7 @@ def _check_name(kind: str, name: str) -> None:
 
 
 def _files(kind: str, name: str) -> dict[str, str]:
-    """Texts by the name of the file."""
+    """Text of each file of the new package or study, by file name."""
     if kind == "study":
         text = _read("study", name).replace("DEFAULT", SHOWN["default"])
         return {f"{name}.toml": text.replace("BASELINE", SHOWN["baseline"])}
@@ -107,12 +107,12 @@ def _read(template: str, name: str) -> str:
 
 
 def _class(name: str) -> str:
-    """Class name from a name with underscores."""
+    """Class name in CapWords, from a name with underscores."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _next(kind: str, name: str, place: Path) -> list[str]:
-    """Lines on the files written, and the next steps."""
+    """Lines that tell the user which files were written, and the next commands."""
     if kind == "study":
         return [f"wrote {place / name}.toml; run it:", f"  securevfl study {place / name}.toml"]
     after = {

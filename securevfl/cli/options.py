@@ -148,7 +148,7 @@ def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramete
 
 
 def _declared(parameter: inspect.Parameter) -> Any:
-    """Declaration of a parameter for typer."""
+    """typer's declaration (Option or Argument) of a function parameter."""
     return parameter.annotation.__metadata__[0]
 
 

@@ -269,7 +269,7 @@ def named_files(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _title(options: Mapping[str, Any]) -> str:
-    """Name of the data set of several parties' files."""
+    """Name of a data set of several parties' files: their names joined by "+", or "tables"."""
     files = options["party_files"]
     names = options.get("party_names") or [Path(file).name.split(".")[0] for file in files]
     return "+".join(names) if len(names) <= _TITLED else "tables"

@@ -58,7 +58,7 @@ class Display:
             self._bars.stop()
 
     def progress(self, done: int, total: int, what: str) -> None:
-        """Show that a job ended."""
+        """Show that the job `what` ended, as number `done` of `total`."""
         self._done, self._total = done, total
         self._parts.pop(what, None)
         if self._bars is None or self._all is None:
@@ -80,7 +80,7 @@ class Display:
             self._bars.update(self._all, total=self._total, completed=done, figures=self._so_far())
 
     def watch(self, job: Job, part: float) -> None:
-        """Show the progress of a job."""
+        """Show which part, from 0 to 1, of a running job is done."""
         self._parts[job.name] = part
         self._show()
         self.part(job.name, part)

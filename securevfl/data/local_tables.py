@@ -87,7 +87,7 @@ class PublicFacts:
     class_values: ClassesOnFile | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Plain values, for messages and files."""
+        """Fields in JSON types, for messages and files."""
         return asdict(self) | {"widths": list(self.widths), "classes": list(self.classes)}
 
     @classmethod
@@ -330,7 +330,7 @@ class TableOwner(Party):
         self.send(SERVER, "width", (own.widths[0], dropped))
 
     async def run(self) -> None:
-        """Remove what only a restart of `setup` needs."""
+        """Remove the files that only a restart of `setup` needs; there is nothing else to run."""
         self.forget_pairs()
 
     async def common(self, table: PartyTable) -> np.ndarray:
@@ -360,7 +360,7 @@ class TableOwner(Party):
         )
 
     def _count(self, steps: int, total: int) -> None:
-        """Record each tenth of a long intersection."""
+        """Record an event at each tenth of a long intersection, from its steps and all steps."""
         before, self._steps = 10 * self._steps // total, self._steps + steps
         tenths = 10 * self._steps // total
         if total >= _LONG and tenths > before:

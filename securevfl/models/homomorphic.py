@@ -36,7 +36,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def generate(self) -> tuple[bytes, bytes]:
-        """Fresh public and secret key, as bytes."""
+        """New key pair (public, secret), each as bytes."""
 
     @abstractmethod
     def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
@@ -44,13 +44,13 @@ class Scheme(ABC):
 
     @abstractmethod
     def add(self, key: bytes, ciphertexts: Sequence[tuple[bytes, ...]]) -> tuple[bytes, ...]:
-        """Ciphertexts of the sums of several parties' values."""
+        """Ciphertexts of the sum of vectors; `ciphertexts` has a tuple for each summand."""
 
     @abstractmethod
     def decrypt(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], size: int, summands: int
     ) -> np.ndarray:
-        """Exact sums of so many summands, (size,) int64."""
+        """Exact sum of `summands` encrypted vectors, (size,) int64."""
 
     def fault(self, secret: bytes, ciphertexts: Any, values: np.ndarray, summands: int) -> str:
         """Text on a fault of ciphertexts that must hold exactly these values; "" if there is none.
@@ -90,7 +90,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def nbytes(self, size: int) -> int:
-        """Bytes of the ciphertexts of so many values."""
+        """Bytes of the ciphertexts of a vector of `size` values."""
 
     @abstractmethod
     def load(self, key: bytes) -> Any:
@@ -162,7 +162,7 @@ class Ckks(Scheme):
         return tuple(_padded(vector.serialize(), self.NBYTES) for vector in vectors)
 
     def add(self, key: bytes, ciphertexts: Sequence[tuple[bytes, ...]]) -> tuple[bytes, ...]:
-        """Ciphertexts of the sums, added one by one."""
+        """Ciphertexts of the sum; summands are added one by one."""
         public, sums = self.key(key), []
         for column in zip(*ciphertexts, strict=True):
             vectors = [self.tenseal.ckks_vector_from(public, _unpadded(c)) for c in column]

@@ -112,7 +112,7 @@ class Buffer(Imputation):
         self.last = LastEmbeddings(parties, rows, width)
 
     def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
-        """Store the embeddings as the newest of their rows."""
+        """Store each embedding as the newest of its client and row."""
         for party, embedding in fresh.items():
             self.last.keep(party, places, embedding, round)
 

@@ -33,7 +33,7 @@ def average(weights: Sequence[Weights]) -> dict[str, np.ndarray]:
 
 
 class ServerOptimizer(ABC):
-    """A rule for the next weights."""
+    """Rule by which a server computes the next weights from those that several parties trained."""
 
     @abstractmethod
     def aggregate(self, weights: Weights, received: Sequence[Weights]) -> dict[str, np.ndarray]:
@@ -178,7 +178,7 @@ class FedDemonAdamT2(FedAdam):
         return corrected
 
     def _decayed(self) -> float:
-        """Decay b1_r of this round."""
+        """Decay rate b1_r of the present round."""
         left = 1 - min(self.taken - 1, self.rounds) / self.rounds
         return self.beta1 * left / ((1 - self.beta1) + self.beta1 * left)
 

@@ -94,7 +94,7 @@ class LastEmbeddings:
         return stack, present
 
     def state_dict(self) -> dict[str, Any]:
-        """State for a checkpoint."""
+        """State for a checkpoint: both tables."""
         return {"table": self.table, "version": self.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -86,7 +86,7 @@ class LivePage:
         self.rows.append(dict(row))
 
     def follow(self, progress: Progress) -> None:
-        """Store what the decoded sums have revealed so far."""
+        """Store the words on what decoded sums have revealed so far; "" if there are no sums."""
         self.told = "" if progress.released is None else progress.released.words
 
     def answer(self, path: str, host: str) -> tuple[str, bytes] | None:
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "securevfl", ""
 
     def do_GET(self) -> None:
-        """Serve the page or the rows."""
+        """Answer a request with the page, the rows as JSON, or 404."""
         found = self.live.answer(self.path, self.headers.get("Host", ""))
         kind, content = found or ("text/plain", b"")
         self.send_response(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)

@@ -296,7 +296,7 @@ def value_text(value: Any, name: str = "") -> str:
 
 
 def exact_text(value: Any) -> str:
-    """A setting as in TOML, with all digits."""
+    """Text of a setting as in TOML, with all digits; a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, (list, tuple)):

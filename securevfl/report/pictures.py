@@ -64,7 +64,7 @@ def inline(figure: Figure) -> str:
 
 
 def file_name(text: str) -> str:
-    """File name made from a label."""
+    """File name from a label: other characters than letters, digits, "." and "_" become "-"."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.") or "run"
 
 
@@ -85,7 +85,7 @@ def _all(records: Sequence[Record], clock: str) -> Iterator[tuple[str, Figure]]:
 
 
 def of_test_rows(found: Evaluation | None) -> dict[str, Figure]:
-    """Figures on a classifier's results for test rows."""
+    """Figures of confusion, calibration, precision and recall, by name; empty without them."""
     if found is None:
         return {}
     drawn = {"confusion": confusion(found), "calibration": calibration(found)}
@@ -163,7 +163,7 @@ def parties(lanes: dict[str, Any], clock: str) -> Figure:
 
 
 def _bars_of_others(lanes: dict[str, Any]) -> str:
-    """Legend text for the bars of clients."""
+    """Legend of the clients' bars: "times used" or "longest way of a message"."""
     return "times used" if lanes["used"] else "longest way of a message"
 
 

@@ -25,7 +25,7 @@ class Messages:
     columns: Mapping[str, np.ndarray]
 
     def parties(self) -> list[int]:
-        """Senders and receivers, in order."""
+        """Numbers of all senders and receivers, ascending."""
         ends = np.concatenate([self.columns["sender"], self.columns["receiver"]])
         return [int(party) for party in np.unique(ends)]
 
@@ -104,7 +104,7 @@ class Record:
 
     @property
     def names(self) -> PartyNames:
-        """Names of the parties for people."""
+        """Names of the parties as shown to readers."""
         names = self.summary.get("party_names")
         there = isinstance(names, list) and all(isinstance(name, str) for name in names)
         return PartyNames(names if names and there else ())

@@ -42,7 +42,7 @@ def at_times(jobs: Sequence[Job], times: Sequence[float]) -> list[dict[str, Any]
 
 
 def _rows(job: Job, grid: Sequence[float]) -> list[dict[str, Any]]:
-    """Measures of one job at the times of a grid."""
+    """Rows with a job's measures at those times of `grid` for which the module's rule has one."""
     curve = job["curve"]
     known = np.array([row["time"] for row in curve], np.float64)
     names = [name for name in MEASURES if all(name in row for row in curve)]

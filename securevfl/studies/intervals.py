@@ -77,7 +77,7 @@ def differing(entries: Sequence[Mapping[str, Any]]) -> list[bool | None]:
 
 
 def _chance(entry: Mapping[str, Any]) -> float | None:
-    """Two-sided p value for a mean and its 95 % interval."""
+    """Two-sided p value of Student's t test from mean, interval and pairs; None for one pair."""
     needs("intervals", "report", "scipy")
     from scipy.stats import t
 

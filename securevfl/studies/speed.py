@@ -86,7 +86,7 @@ def reached(
 
 
 def _area(curve: Sequence[Mapping[str, Any]], measure: str, begin: float, horizon: float) -> float:
-    """Mean of a measure over virtual time."""
+    """Mean of a measure over virtual time from `begin` to `horizon`, by trapezoids."""
     times = np.array([row["time"] for row in curve], np.float64)
     values = np.array([row[measure] for row in curve], np.float64)
     if horizon <= begin:

@@ -183,7 +183,7 @@ def _global_generator(code: str) -> Iterator[str]:
 
 
 def global_generators() -> dict[str, str]:
-    """Digest of the state of each global generator."""
+    """SHA-256 of the state of Python's, NumPy's and torch's global generators, by name."""
     import random
 
     import torch

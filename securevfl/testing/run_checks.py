@@ -163,7 +163,7 @@ def check_payloads(
 
 
 def _moduli(protocol: Protocol) -> dict[str, int | None]:
-    """Modulus of the field elements of each declared kind."""
+    """Modulus of the field elements of each declared kind of message; None for other payloads."""
     return {one.kind: one.modulus for one in protocol.messages}
 
 

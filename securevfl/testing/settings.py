@@ -58,7 +58,7 @@ class _Late(Conditions):
     messages: frozenset[tuple[int, int, str]] = frozenset()
 
     def delay(self, seed: int, party: int, round: int, activity: str) -> int:
-        """The delay of a message."""
+        """Delay of a message in nanoseconds: `nanoseconds` if it is listed, else 0."""
         return self.nanoseconds if (round, party, activity) in self.messages else 0
 
 

@@ -118,7 +118,7 @@ class ObservedRun:
 
     @functools.cached_property
     def gradients(self) -> Table | NoView:
-        """The client's newest gradient of each row."""
+        """The client's newest gradient of each row; `NoView` if it gets none."""
         return self._gradients(newest=True)
 
     @functools.cached_property
@@ -293,7 +293,7 @@ class ObservedRun:
         return protocol.train_layout().draw(round) if trains else None
 
     def _named_by_client(self, view: View) -> dict[int, Any]:
-        """Rows named by the client itself, by round."""
+        """Row numbers that the client itself sent in its messages, by round."""
         kinds = {e.kind for e in self.protocol.exposures if e.carries != "gradient"}
         sent = [m for m in view.messages if m.kind in kinds and m.payload is not None]
         named = {
@@ -329,7 +329,7 @@ def _side_by_side(
 def _table(
     parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]], *, newest: bool = True
 ) -> Table:
-    """Newest or first value of each true row."""
+    """Newest (or first) value of each row; padding, row number -1, is left out."""
     step = -1 if newest else 1
     rows = np.concatenate([rows for _, _, rows, _ in parts])[::step]
     values = np.concatenate([values for *_, values in parts])[::step]

@@ -81,7 +81,7 @@ class _Replica:
         self._point: FixedPoint | None = getattr(holder, "model_point", None)
 
     def weights(self, step: int) -> np.ndarray:
-        """Weights in a step, rounded as at the client."""
+        """Weights with which the client embeds in a step (from 0), rounded as there."""
         values: np.ndarray = self.network.values
         if self._point is None:
             return values
@@ -89,7 +89,7 @@ class _Replica:
         return self._point.round(values, rng=stream) * 2.0**-self._point.bits
 
     def update(self, rows: np.ndarray, gradient: np.ndarray) -> None:
-        """Repeat the client's training step on the copy."""
+        """Repeat the client's optimiser step on the copy, with these rows and this gradient."""
         self.network.update(rows, gradient)
 
 

@@ -116,7 +116,7 @@ def no_equations(case: AttackCase) -> NoView:
 
 
 def wilson(right: int, count: int) -> tuple[float, float]:
-    """95 % interval of a proportion (E. B. Wilson, 1927)."""
+    """95 % interval (low, high) of a proportion, `right` of `count` (E. B. Wilson, 1927)."""
     z = 1.959964
     centre = (right + z * z / 2) / (count + z * z)
     half = z * math.sqrt(right * (count - right) / count + z * z / 4) / (count + z * z)

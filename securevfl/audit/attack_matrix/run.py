@@ -36,14 +36,14 @@ NOT_RUN = "not run"  # of attacks that were stopped
 
 @dataclass(frozen=True)
 class _Work:
-    """One variant of a protocol on one seed, to attack."""
+    """A run to attack (variant and seed), with the attackers' settings and the attacks' names."""
 
     job: Job
     settings: AttackSettings
     attacks: tuple[str, ...]
 
     def key(self) -> str:
-        """Digest of everything that the result depends on."""
+        """Digest of job, settings and attacks, under which the result is stored."""
         text = json.dumps([self.job.key(), asdict(self.settings), self.attacks], default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -119,13 +119,13 @@ class AttackCase:
 
     @property
     def client(self) -> int:
-        """The client that attacks or is attacked."""
+        """Number of the client that attacks or is attacked."""
         chosen = self.settings.client
         return max(0, self.data.parties // 2 - 1) if chosen is None else chosen
 
     @functools.cached_property
     def observed(self) -> ObservedRun:
-        """The observed run of this variant."""
+        """The observed run of this variant, under the job's conditions."""
         protocol = self.protocol()
         return observe(
             protocol,

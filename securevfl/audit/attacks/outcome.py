@@ -52,7 +52,7 @@ class Outcome:
     note: str = ""
 
     def noted(self, note: str) -> Outcome:
-        """The same outcome with a text put before its note."""
+        """The same outcome with this text at the beginning of its note."""
         return replace(self, note=note + self.note)
 
 

@@ -55,7 +55,7 @@ class Step:
 
 
 class Replica(Protocol):
-    """The attacker's copy of one client's network."""
+    """Interface of the attacker's copy of one client's network, which repeats its training."""
 
     def weights(self, step: int) -> np.ndarray:
         """Client's weights in a step (counted from 0), (d_n D + 1, h)."""

@@ -49,7 +49,7 @@ def echelon(field: PrimeField, matrix: np.ndarray, columns: int | None = None) -
 
 
 def rank(field: PrimeField, matrix: np.ndarray) -> int:
-    """Rank of a matrix."""
+    """Rank of a matrix of field elements."""
     return len(echelon(field, np.array(matrix)))
 
 

@@ -26,7 +26,7 @@ Match = Callable[[Sequence[Sequence[str]]], tuple[list[NDArray[np.intp]], list[s
 
 @dataclass(frozen=True)
 class PartyTable:
-    """One party's table, with its name for messages."""
+    """A table of one party, with its name for error messages."""
 
     name: str
     frame: pd.DataFrame

@@ -193,7 +193,7 @@ class Sender:
         return message
 
     def part_shapes(self) -> list[tuple[int, int]]:
-        """Shapes of the chunks of the receiver's matrix."""
+        """Shapes, (512, rows / 64), of the chunks of the receiver's matrix in order."""
         rows = len(self._q)
         return [(CODE_LENGTH, min(CHUNK, rows - at) // 64) for at in range(0, rows, CHUNK)]
 

@@ -48,14 +48,14 @@ class Given(NamedTuple):
 
 
 class ClassesOnFile(TypedDict):
-    """Values of classes in JSON types."""
+    """JSON form of class values: their type by name, and a list; `stored_classes` makes it."""
 
     type: str
     values: list[bool | int | float | str]
 
 
 class StoredClassValues(Stored):
-    """Values of classes as a file holds them."""
+    """JSON form of class values as read from a file, checked: type, two or more, distinct."""
 
     type: _Type
     values: Annotated[list[bool | int | float | str], Field(min_length=2)]

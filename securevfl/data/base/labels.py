@@ -62,23 +62,23 @@ class RawLabels:
 
     @property
     def numeric(self) -> bool:
-        """Whether the labels are numbers."""
+        """Whether all labels are numbers, so that `values` is float64."""
         return self.values.dtype.kind == "f"
 
     def __len__(self) -> int:
         return len(self.values)
 
     def take(self, rows: NDArray[np.int64]) -> RawLabels:
-        """Return the labels of the given rows."""
+        """Labels of the rows with these numbers."""
         return replace(self, values=self.values[rows], given=self.given[rows])
 
     def followed_by(self, more: RawLabels) -> RawLabels:
-        """Return these labels and others of the same column."""
+        """These labels, then the labels `more` of the same column."""
         values = np.concatenate([self.values, more.values])
         return replace(self, values=values, given=np.concatenate([self.given, more.given]))
 
     def as_texts(self) -> RawLabels:
-        """Return the labels with texts for values."""
+        """The same labels with `values` as texts, to compare with labels that are no numbers."""
         texts = [text_of(label) for label in self.given.tolist()]
         return replace(self, values=np.array(texts, dtype=object))
 
@@ -243,7 +243,7 @@ def encode_labels(train: RawLabels, test: RawLabels, task: str | None = None) ->
 
 
 def _classes(train: RawLabels, test: RawLabels, keys: Sequence[Hashable]) -> Classes:
-    """Classes for the sorted keys of the training labels."""
+    """Values and names of the classes whose `keys` (parsed labels) are in ascending order."""
     given, tested = (
         one_each(part.values, part.given, part.name, texts=part.texts) for part in (train, test)
     )

@@ -27,7 +27,7 @@ _ENTRY = re.compile(r"^( *)\*\*options\n(?:\1 +.*\n)*", re.MULTILINE)
 
 
 class ScalingKeywords(TypedDict, total=False):
-    """Options of data sets with an official split."""
+    """Options of data sets with a fixed split into training and test rows."""
 
     seed: int
     scaling: str
@@ -40,14 +40,14 @@ class SplitKeywords(ScalingKeywords, total=False):
 
 
 class CodedKeywords(SplitKeywords, total=False):
-    """Options of data sets with text columns."""
+    """Options of data sets with text columns, besides those of a random split."""
 
     max_categories: int
     coding: str
 
 
 class ArrayKeywords(SplitKeywords, total=False):
-    """Options of numeric arrays."""
+    """Options of data sets built from numeric arrays."""
 
     name: str | None
     party_names: Sequence[str] | None
@@ -144,7 +144,7 @@ class TableOptions:
 
     @property
     def scaling_rule(self) -> Scaling:
-        """The option `scaling` after its check."""
+        """The option `scaling`; DataError if it is no known rule."""
         return check_scaling(self.scaling)
 
     @property

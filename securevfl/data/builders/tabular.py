@@ -36,7 +36,7 @@ class Rows:
     labels: RawLabels
 
     def take(self, rows: NDArray[np.int64]) -> Rows:
-        """Return the rows at the given positions."""
+        """The rows with these numbers, with their labels."""
         return Rows(tuple(part.iloc[rows] for part in self.parts), self.labels.take(rows))
 
 

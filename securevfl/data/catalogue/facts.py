@@ -66,7 +66,7 @@ class Facts:
         return About(self.origin, self.licence, "", "", "", tuple(notes))
 
     def available(self, data_dir: str | Path | None = None) -> bool:
-        """Whether the set can be loaded without a download."""
+        """Whether the set is bundled, or its files are on this machine."""
         return self.bundled or self.locate(data_dir) is not None
 
     def locate(self, data_dir: str | Path | None = None) -> dict[str, Path] | None:

@@ -122,7 +122,7 @@ _MNIST_TRAINING = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 
 @dataclass(frozen=True)
 class _Kind:
-    """Differences between the four image sets."""
+    """One of the four image sets: facts, image shape, classes, default strips, reader, tests."""
 
     facts: Facts
     shape: ImageShape

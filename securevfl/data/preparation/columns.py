@@ -57,7 +57,7 @@ class Column:
 
     @property
     def encoded(self) -> tuple[str, ...]:
-        """Names of the encoded columns."""
+        """Names of the encoded columns that this source column becomes."""
         names = (
             (self.name,)
             if self.categories is None or self.coded

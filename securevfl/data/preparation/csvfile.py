@@ -116,7 +116,7 @@ def _refuse_cells_for_names(names: Sequence[str], file: str) -> None:
 
 
 def _separator(path: Path, comment: str | None) -> str:
-    """Separator found in the first line, or a comma."""
+    """Separator that the first line shows (";", tab, "|" or "sep="); a comma if none does."""
     first = ""
     try:
         refuse_other_kind(path)

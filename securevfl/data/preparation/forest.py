@@ -135,6 +135,6 @@ def grow(
 
 
 def _numbers(tree: Any) -> Tree:
-    """Numbers of a scikit-learn tree, as a `Tree`."""
+    """A scikit-learn tree's columns, thresholds and children as a `Tree`."""
     parts = tree.feature, tree.threshold, tree.children_left, tree.children_right
     return Tree(*(tuple(part.tolist()) for part in parts))

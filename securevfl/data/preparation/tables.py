@@ -65,7 +65,7 @@ def _is_no_cell(kind: object) -> bool:
 
 
 def _arrow(path: Path) -> Any:
-    """Arrow table from a file in file or stream format."""
+    """Arrow table from a Feather file, or from a stream of the same format."""
     import pyarrow
 
     with pyarrow.memory_map(str(path)) as source:

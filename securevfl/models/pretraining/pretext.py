@@ -189,10 +189,10 @@ def two_heads(width: int, sizes: Sizes, *, predicts: bool) -> dict[str, nn.Modul
 
 
 class Scarf(Objective):
-    """InfoNCE between rows and their corrupted views."""
+    """SCARF's objective: InfoNCE between rows and their corrupted views."""
 
     def build(self, width: int) -> dict[str, nn.Module]:
-        """A projection head of two layers."""
+        """Projection head of two Linear layers, by the name "projector"."""
         from torch import nn
 
         wide = self.sizes.projection
@@ -257,13 +257,13 @@ class TwoViews(Objective):
         return loss
 
     def query(self, projected: Tensor) -> Tensor:
-        """Query q of a projection."""
+        """Query q: the prediction of a projection, or the projection itself, (B, d)."""
         query: Tensor = self.heads["predictor"](projected) if self.predicts else projected
         return query
 
     @abstractmethod
     def key(self, projected: Tensor, view: np.ndarray) -> Tensor:
-        """Key k of a view, without gradient."""
+        """Key k with which the other view's query is compared, (B, d), without gradient."""
 
     @abstractmethod
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
@@ -298,7 +298,7 @@ class _Slow(TwoViews):
         self.slow = copy.deepcopy(self.heads["projector"])
 
     def key(self, projected: Tensor, view: np.ndarray) -> Tensor:
-        """The slow projection of the slow network's embedding."""
+        """Key of a view: projection by the slow copies of network and projector, no gradient."""
         import torch
 
         assert self.target is not None
@@ -342,7 +342,7 @@ class Moco(_Slow):
         self.memories = [KeyQueue(sizes.memory, sizes.projection, stream) for _ in range(2)]
 
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
-        """`momentum_contrast` with the direction's memory."""
+        """`momentum_contrast` of query and key, with the memory of keys of this direction."""
         memory = self.memories[side].keys.clone()  # it changes before the backward pass
         return momentum_contrast(query, key, memory, self.sizes.temperature)
 

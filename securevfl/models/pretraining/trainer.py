@@ -116,7 +116,7 @@ def own_rows(aligned: np.ndarray, alone: np.ndarray | None) -> np.ndarray:
 
 
 def batches_of(rows: int, config: PretrainingOptions, stream: Stream) -> Batches:
-    """Batches of so many rows for pre-training."""
+    """Batches for pre-training on `rows` rows, of `pretrain_batch` rows each."""
     return Batches(rows, 1, config.pretrain_batch, stream)
 
 
