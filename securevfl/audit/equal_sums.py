@@ -117,7 +117,7 @@ def _another(
     known: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, int]:
-    """Another point with equal sums (on the fibre), and the fibre's dimension at the first one."""
+    """Another point whose sums are `known`, near `start`, and the dimension of all such points."""
     import torch
 
     def derivative(at: np.ndarray) -> np.ndarray:

@@ -217,7 +217,7 @@ IMPUTATIONS: dict[str, type[Imputation]] = {
 
 
 def make_imputation(name: str, parties: int, rows: int, width: int) -> Imputation:
-    """Imputation rule by its name.
+    """Imputation rule by its name, for N `parties`, M `rows` and embeddings of this `width`.
 
     UnknownNameError when no rule has that name.
     """

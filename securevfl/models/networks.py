@@ -41,7 +41,7 @@ def two_layers(features: int, hidden: int, outputs: int, last: Activation) -> nn
 
 
 def mlp(width: int, hidden: int, outputs: int) -> nn.Module:
-    """2 x Linear-ReLU, then Linear: Parkinson, the image and the multi-view sets."""
+    """2 x Linear-ReLU of `hidden` units, then Linear: Parkinson, image and multi-view sets."""
     from torch import nn
 
     return nn.Sequential(
@@ -218,9 +218,9 @@ def training_bytes(name: str, width: int, rows: int) -> int:
 def make_centre(
     name: str, width: int, hidden: int, outputs: int, *, seed: int | np.random.Generator
 ) -> nn.Module:
-    """Central network by name, initialised from `seed` without touching torch's global state.
+    """Server model by name, from `width` inputs to `outputs`, with weights drawn from `seed`.
 
-    UnknownNameError if no server model has that name.
+    torch's global generator is not touched. UnknownNameError if no server model has that name.
     """
     if name not in CENTRES:
         raise UnknownNameError("central network", name, CENTRES)

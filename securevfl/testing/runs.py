@@ -275,7 +275,7 @@ def resume_from(
     events: list[Event],
     **options: Any,
 ) -> Outcome:
-    """Outcome of a run resumed from a state, with new party objects."""
+    """Outcome of a run resumed with new parties from a state (`state_at`) and earlier events."""
     made, history = make(protocol, data, **options), History()
     history.events = list(events)
     parties = made.parties()

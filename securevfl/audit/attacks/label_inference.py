@@ -131,7 +131,7 @@ def gradient_directions(
     classes: int,
     stream: np.random.Generator,
 ) -> Outcome:
-    """Guess for each row the class whose known rows have the nearest mean direction."""
+    """Attack that guesses the class whose known rows have the nearest mean direction."""
     directions = unit(gradients)
     own = labels[known]
     means = [directions[known[own == c]].mean(axis=0) for c in np.unique(own)]

@@ -82,7 +82,7 @@ def _signs(
 
 
 def _marks(rows: np.ndarray, labels: np.ndarray, as_well: np.ndarray) -> np.ndarray:
-    """Odd statistics of each axis: third moments and, for shared classes, weighted means."""
+    """Statistics of each axis that change sign with it: third moment, means of common classes."""
     spread = rows.std(axis=0) + 1e-12
     marks = [(rows**3).mean(axis=0) / spread**3]
     for one in np.intersect1d(labels, as_well):
@@ -102,7 +102,7 @@ def _assigned(
     pairs: list[tuple[np.ndarray, np.ndarray]],
     stream: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of attacked rows and other rows of the same class with least total distance."""
+    """Row numbers of pairs (attacked row, other row) of one class with least total distance."""
     needs("attacks", "attacks", "scipy")
     from scipy.optimize import linear_sum_assignment
     from scipy.spatial.distance import cdist

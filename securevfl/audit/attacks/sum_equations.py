@@ -122,7 +122,7 @@ def _start(
     bounds: tuple[float, float],
     stream: np.random.Generator,
 ) -> np.ndarray:
-    """Starting points: common for all rows first, then scattered, then near solved rows."""
+    """Starting points of attempt `number`: all equal at first, then random or near solved rows."""
     low, high = bounds
     if number == 0:
         return np.full(shape, low + 0.3 * (high - low))

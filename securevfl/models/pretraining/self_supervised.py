@@ -90,7 +90,7 @@ def momentum_contrast(query: Tensor, key: Tensor, memory: Tensor, temperature: f
 
 
 def moving_average(slow: Any, fast: Any, momentum: float) -> None:
-    """Update the exponential moving average xi <- m xi + (1 - m) theta of weights theta."""
+    """Replace the weights of `slow` by m times themselves plus 1 - m times those of `fast`."""
     import torch
 
     own, theirs = parameters_of(slow), parameters_of(fast)
