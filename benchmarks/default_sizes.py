@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
 import securevfl as svfl
 from securevfl.data import load_dataset
 from securevfl.machine import commit, describe_machine
+from securevfl.studies.intervals import mean_interval
 
 OUT = Path(__file__).parent / "results" / "sums" / "defaults.json"
 SEEDS = (1, 2, 3, 4, 5)
@@ -48,9 +48,8 @@ def measured(name: str, seed: int, **options: object) -> dict[str, object]:
 
 
 def interval(values: list[float]) -> list[float]:
-    """Mean and half a 95 % t interval, in per cent."""
-    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
-    return [round(100 * float(np.mean(values)), 2), round(100 * float(half), 2)]
+    """Mean and half-width of the 95 % t interval of some values, in per cent."""
+    return [round(100 * one, 2) for one in mean_interval(values)]
 
 
 def main() -> None:

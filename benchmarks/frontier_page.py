@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,11 @@ from typing import Any
 import numpy as np
 from pages import signed, table
 
+from securevfl.studies.intervals import mean_interval
+
 RESULTS = Path("benchmarks/results/sums")
 PAGE = Path("docs/results-sums.md")
 SETS = ("digits", "breast-cancer", "credit-card", "handwritten", "fashion-mnist")
-T95 = 2.776  # of five seeds
 
 HEAD = """# Accuracy against what the sums release of a row
 
@@ -46,9 +46,8 @@ dimensions; in larger ones a search takes minutes a start, and no column was sea
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half-width of the 95 % t interval of five values, in per cent."""
-    own = 100 * np.array(values)
-    return float(own.mean()), float(T95 * own.std(ddof=1) / math.sqrt(len(own)))
+    """Mean and half-width of the 95 % t interval of some values, in per cent."""
+    return mean_interval(100 * np.array(values))
 
 
 def released(line: dict[str, Any], epochs: str, content: dict[str, Any]) -> float:
