@@ -73,7 +73,7 @@ class RawLabels:
         return replace(self, values=self.values[rows], given=self.given[rows])
 
     def followed_by(self, more: RawLabels) -> RawLabels:
-        """These labels, then the labels `more` of the same column."""
+        """Labels of this object, followed by the labels `more` of the same column."""
         values = np.concatenate([self.values, more.values])
         return replace(self, values=values, given=np.concatenate([self.given, more.given]))
 
