@@ -304,7 +304,7 @@ def make_client_network(
 
 
 def refuse_codes(kind: str, coded: int) -> None:
-    """Raise ConfigurationError: network `kind` would read codes of `coded` columns as sizes."""
+    """Raise ConfigurationError: network `kind` takes codes of `coded` columns for magnitudes."""
     raise ConfigurationError(
         f"client = {kind!r} takes numbers for sizes, and {coded} columns of a party hold "
         "category codes; load the data with coding='onehot' (--set data.coding=onehot), or "

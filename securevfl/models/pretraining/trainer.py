@@ -226,7 +226,7 @@ def self_supervise(
     epochs : range
         Numbers of the epochs; each draws batches and views of its own.
     corruption : float
-        Fraction of features that SCARF replaces, in [0, 1].
+        Fraction of features that a corrupted view replaces, in [0, 1].
     stream : callable
         ``stream(name, *keys)`` returns a generator; "views" is used for every batch.
     """
