@@ -33,7 +33,10 @@ class Stacked(nn.Module):
 
 
 def strip(features: int, width: int) -> nn.Module:
-    """Network of a data owner: one convolution, 1 to 32 channels, 3 x 3."""
+    """Network of a data owner: one convolution of 3 x 3, 1 to 32 channels, and ReLU.
+
+    `features` and `width` must be those of a strip of 196 pixels and its output, else ValueError.
+    """
     if (features, width) != (STRIP[0] * STRIP[1], WIDTH):
         raise ValueError(f"a strip of 196 pixels becomes {WIDTH} numbers (width = {WIDTH})")
     return nn.Sequential(
@@ -42,7 +45,10 @@ def strip(features: int, width: int) -> nn.Module:
 
 
 def top(joint: int, outputs: int) -> nn.Module:
-    """Network of a label owner: one convolution and two Linear layers on the stacked strips."""
+    """Network of a label owner: one convolution and two Linear layers on the stacked strips.
+
+    ValueError if `joint` is not the total width of four strips.
+    """
     if joint != STRIPS * WIDTH:
         raise ValueError(f"four strips are {STRIPS * WIDTH} numbers; concatenate them")
     height, breadth = ((side - KERNEL) // 2 + 1 for side in (STRIPS * MAP[0], MAP[1]))

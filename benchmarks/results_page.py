@@ -120,7 +120,7 @@ def turned(lines: Sequence[Line]) -> list[set[str]]:
 
 
 def row(numbers: Sequence[int], line: Line) -> list[str]:
-    """Table cells of a line; the last has the numbers of its studies."""
+    """Table cells of a line, last the `numbers` of its studies; ValueError if it is too long."""
     found = [
         f"{line.place}: {line.claim}",
         line.printed_cell(),

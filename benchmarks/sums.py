@@ -331,7 +331,7 @@ PARTS = ("squares", "defaults", "others", "others_defaults", "epochs", "short")
 
 
 def main() -> None:
-    """Run the parts named on the command line, by default all."""
+    """Run the parts named on the command line, by default all; ConfigurationError for others."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--data", nargs="*", default=list(PARTIES))

@@ -166,7 +166,7 @@ def _slowed(base: Conditions, slow: Sequence[int], slower: float) -> Conditions:
 
 
 def _pools(base: Conditions) -> tuple[list[int], list[int]]:
-    """Fast and slow parties of the conditions; both lists are equal if all parties are alike."""
+    """(fast parties, slow parties), both all if alike; ConfigurationError if none can be slow."""
     lists: list[Sequence[Any]] = [base.uploads, *(getattr(base, key) for key in _LISTS)]
     there = [values for values in lists if values]
     if not any(len(set(values)) > 1 or _matter(values[0]) for values in there):

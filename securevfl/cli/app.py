@@ -117,7 +117,7 @@ class Root(TyperGroup):
         first_page(lines, ctx)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; an interrupted one that stores nothing prints how to start again."""
+        """Run a command; if interrupted with nothing stored, print how to start again, and exit."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

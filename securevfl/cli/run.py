@@ -115,7 +115,7 @@ def run_options(common: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def go_on(values: Mapping[str, Any]) -> None:
-    """Carry out ``securevfl resume``."""
+    """Carry out ``securevfl resume``; ConfigurationError if there is no such folder."""
     options = dict(values)
     folder, as_json = options.pop("folder"), options.pop("as_json")
     if not folder.is_dir():
@@ -184,7 +184,7 @@ def _live_page(
 
 
 def watched(name: str, call: Callable[[displays.ProgressDisplay, Callable[[], bool]], Run]) -> Run:
-    """Make a call with a progress display; on Ctrl-C end it and print how to continue."""
+    """Make a call with a progress display; Ctrl-C ends it, prints how to continue, and exits."""
     from securevfl.runs.engines.run import Interrupted
 
     try:
@@ -276,7 +276,7 @@ def _title(options: Mapping[str, Any]) -> str:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """Name and file of ``NAME=FILE``; the name is "" if there is none."""
+    """(name, file) of ``NAME=FILE``, or of FILE with no name; ConfigurationError for "NAME="."""
     name, equals, file = text.partition("=")
     if not equals or Path(text).is_file() or "/" in name:
         return "", text

@@ -126,7 +126,7 @@ def study(
 
 
 def compare(values: Mapping[str, Any]) -> None:
-    """Carry out ``securevfl compare``."""
+    """Carry out ``securevfl compare`` with these options; ConfigurationError if they do not fit."""
     from securevfl.runs.from_folder import allow_options
     from securevfl.runs.spec import CONFIG
     from securevfl.studies.compare import comparison
@@ -178,7 +178,7 @@ def _attack(
     count: int,
     workers: int,
 ) -> None:
-    """Carry out ``securevfl compare --attacks``."""
+    """Carry out ``securevfl compare --attacks``; ConfigurationError for workers or faults."""
     if workers > 1:
         raise ConfigurationError(
             f"compare: --attacks runs in one process, and --workers is {workers}; leave it out"
@@ -209,7 +209,7 @@ def _show_attacked(content: Mapping[str, Any], path: Path, as_json: bool) -> Non
 def _attacked(
     variants: Sequence[str], source: DataSource, asked: Mapping[str, Any], path: Path
 ) -> dict[str, Any]:
-    """Carry out attacks and write the results; if stopped, those found so far."""
+    """Carry out attacks and write the results; if stopped, write those found so far, and exit."""
     from securevfl.audit.attack_matrix.run import Matrix, attack_matrix, write_matrix
     from securevfl.runs.engines.run import Interrupted
     from securevfl.studies.jobs import RefusedRunsError
@@ -237,7 +237,7 @@ def _attacked(
 
 
 def _attack_run(folder: Path, as_json: bool) -> None:
-    """Attack the configuration of a run, and write the results into its folder."""
+    """Attack the configuration of a run; ConfigurationError if it does not name its data."""
     from securevfl.runs.attacked import ATTACKS
     from securevfl.runs.spec import CONFIG, RunSpec
 
@@ -336,7 +336,7 @@ def _show_finished(study: Study, folder: Path, as_json: bool) -> None:
 
 
 def plan(values: Mapping[str, Any]) -> None:
-    """Carry out ``securevfl plan``."""
+    """Carry out ``securevfl plan`` with these options; ConfigurationError if they do not fit."""
     from securevfl.planning.forecast import plan
     from securevfl.runs.catalogue import protocols
 

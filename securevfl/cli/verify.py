@@ -200,7 +200,7 @@ def _unfinished(protocol: str, folder: Path | None = None) -> Path:
 
 @contextmanager
 def _kept_when_stopped(protocol: str, file: Path) -> Iterator[Callable[[str], None]]:
-    """Show progress; on an interruption print what was found, and where it is kept."""
+    """Show progress; on an interruption print what was found and where it is kept, and exit."""
     found: Counter[str] = Counter()
     share = ""
 
@@ -256,7 +256,7 @@ def _prove(
     certificate: Path | None,
     page: Path | None,
 ) -> None:
-    """Prove the claims of a provable protocol on a small traced run."""
+    """Prove a protocol's claims on a small traced run; ConfigurationError without the folders."""
     from securevfl.audit.verify import library
     from securevfl.verified.traced.proofs import (
         OUTPUTS_TELL,

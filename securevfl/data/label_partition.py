@@ -197,7 +197,7 @@ def _partition_by_class(
     seed: int,
     samples: int | None,
 ) -> list[NDArray[np.int64]]:
-    """Row numbers of each owner's classes: `samples` of each owner, or all rows in equal parts."""
+    """Rows of each owner's classes: `samples`, or all in equal parts; DataError if too few."""
     order = shuffled(len(labels), seed, "labels")
     parts: list[list[NDArray[np.int64]]] = [[] for _ in lists]
     for k in sorted({k for own in lists for k in own}):

@@ -291,7 +291,7 @@ def _interpolated(slots: np.ndarray) -> np.ndarray:
 
 
 def _padded(raw: bytes, size: int) -> bytes:
-    """Bytes preceded by their length and padded with zeros to `size`."""
+    """Bytes preceded by their length and padded with zeros to `size`; RunError if they are more."""
     framed = len(raw).to_bytes(4, "little") + raw
     if len(framed) > size:
         raise RunError(

@@ -109,7 +109,7 @@ def write_report(
 
 
 def _target(folders: Sequence[Path], out: Path | None) -> Path:
-    """File for the page: `out`, or a name in the folder of runs."""
+    """Path of the page, in `out` or the folder of runs; ConfigurationError for another file."""
     path = out if out is not None else folders[0] if len(folders) == 1 else Path()
     if path.is_dir() or (out is None and not path.exists()):
         path = path / PAGE

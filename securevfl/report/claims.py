@@ -105,7 +105,7 @@ def other_parameters(record: Record) -> dict[str, list[Any]]:
 
 
 def claims_side_by_side(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Rows of ``who``, ``about`` and ``cells``: for each run, its claims against who about what."""
+    """Rows of ``who``, ``about`` and ``cells``: the list of such claims of each run in turn."""
     each: list[dict[tuple[str, str], list[dict[str, Any]]]] = []
     for record in records:
         each.append({})

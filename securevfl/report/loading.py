@@ -177,7 +177,7 @@ def _history(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def _messages(folder: Path) -> Messages | None:
-    """Messages of a run; None for an older version's folder, or if there are none."""
+    """Messages of a run, None if none are stored; CheckpointError if they exceed the memory."""
     if not (folder / MESSAGES).is_file():
         return None
     try:  # columns are wide beside what they take packed, and are all needed at once

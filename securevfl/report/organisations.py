@@ -54,7 +54,7 @@ def join_organisations(records: Sequence[Record]) -> list[Record]:
 
 
 def _joined(parties: Mapping[int, Record]) -> Record:
-    """Joint record of a session's parties; the steps are the server's."""
+    """Record of all parties, with the server's steps; ConfigurationError without the server."""
     if SERVER not in parties:
         raise ConfigurationError(
             f"report: {parties[min(parties)].place} is the folder of one party of a session, and "

@@ -179,7 +179,7 @@ def links(sums: dict[str, Any]) -> Figure:
 
 
 def confusion(found: Evaluation) -> Figure:
-    """Test rows by true class (row) and predicted class (column)."""
+    """Figure of the confusion matrix: a row for each true class, a column for each predicted."""
     import numpy as np
 
     return _matrix(

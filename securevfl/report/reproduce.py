@@ -193,7 +193,7 @@ def _conditions(found: Reproduction, config: Mapping[str, Any], flag: str) -> No
 
 
 def _is_named(name: str, content: Mapping[str, Any], derived: Mapping[str, Any]) -> bool:
-    """Whether the conditions are those that their name stands for."""
+    """Whether conditions called "none" or "paper" are those; False for any other name."""
     if name == "none":
         expected = NONE
     elif name == "paper" and "batch_rows" in derived and content.get("upload_mean"):

@@ -154,7 +154,7 @@ def _columns(record: Record) -> tuple[Cells, dict[int, float]]:
 
 
 def _under_way(messages: Messages) -> dict[int, dict[int, float]]:
-    """Longest transit time, in seconds, of a client's messages in each round."""
+    """Longest transit time in seconds of the messages that arrived, by client and then round."""
     columns = messages.columns
     there = (columns["arrived"] >= 0) & (columns["sender"] != SERVER) & (columns["round"] > 0)
     sender, round_ = columns["sender"][there], columns["round"][there]

@@ -98,7 +98,7 @@ def _fields(protocol: str) -> Mapping[str, Any]:
 
 
 def _options(variant: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Protocol of a variant, and its options: common ones that it has, then its own."""
+    """Protocol of a variant, and its options, common and own; ConfigurationError if unknown."""
     name, own = parse_variant(variant)
     fields = _fields(name)
     for key in own:

@@ -206,7 +206,7 @@ def _target(given: Any) -> float | None:
 
 
 def _overlaps(name: str, sizes: Any) -> list[tuple[str, dict[str, int]]]:
-    """Run labels and data option for each number of aligned rows."""
+    """(label, data options) for each number of aligned rows; ConfigurationError if malformed."""
     if sizes is None:
         return [(name, {})]
     whole = isinstance(sizes, list) and all(type(size) is int and size > 0 for size in sizes)

@@ -135,7 +135,7 @@ def slope(rounds: list[int], norms: list[float]) -> float:
 
 
 def study(data_dir: str | None, seeds: int, longest: int) -> dict[str, Any]:
-    """Mean norms of all runs, with slopes, after the check against FedVS."""
+    """Mean norms of all runs, with slopes; SystemExit if FedVS differs from split learning."""
     rounds = [2**k for k in range(8, longest.bit_length())]
     runs: dict[str, Any] = {}
     data = load_dataset("handwritten", data_dir=data_dir, seed=0)

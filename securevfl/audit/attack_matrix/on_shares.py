@@ -21,7 +21,7 @@ _DECODED = "combinations of segments decoded exactly"
 
 
 def _held(case: AttackCase, code: LagrangeCode, size: int) -> Result:
-    """Attack of `size` holders, whose shares are of all clients' data side by side."""
+    """Attack of `size` holders on all clients' data; RunError if shares decode to other values."""
     holders = held_shares.coalition(code, size)
     if isinstance(holders, NoView):
         return holders

@@ -52,7 +52,7 @@ def views_of(seen: ObservedRun) -> list[View] | NoView:
 
 
 def squares(case: AttackCase) -> Result:
-    """Find columns by their squares, in the span of the first rounds' sums, without known rows."""
+    """Attack on the span of early sums, without known rows: columns whose squares lie in it."""
     seen = case.watched
     views = views_of(seen)
     if isinstance(views, NoView):

@@ -96,7 +96,7 @@ def bootstrap(
 def ratio_interval(
     errors: np.ndarray, decoys: np.ndarray, stream: np.random.Generator
 ) -> tuple[float, float]:
-    """Interval of 1 - sum(errors) / sum(decoys) over rows; both are (rows,) and not negative."""
+    """Bootstrap interval of 1 - sum(errors) / sum(decoys); both are (rows,), at least 0."""
 
     def measure(rows: np.ndarray) -> float:
         total = decoys[rows].sum()

@@ -52,7 +52,7 @@ def _divided(code: LagrangeCode, parties: Sequence[int], values: np.ndarray) -> 
     """Coefficients, (K + 2T - 1, |B|, h), of a polynomial divided by P.
 
     It has degree 2(K+T-1), vanishes on the data points, and is given by its `values` at the
-    parties' points, (R', |B|, h).
+    parties' points, (R', |B|, h). ConfigurationError for too few points.
     """
     field = code.field
     count = code.segments + 2 * code.privacy - 1

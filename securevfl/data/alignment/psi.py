@@ -307,7 +307,7 @@ async def _compare(
     """Run the oblivious function as receiver, and compare its values with the member's.
 
     Returns each identifier's place among the member's values, (n,), -1 for none; the proof of each,
-    (n, bytes); and the row numbers of those that were found, in the order of values.
+    (n, bytes); and the row numbers found, in the order of values. RunError if the peer errs.
     """
     context = link.context(link.party.index, link.peer)
     receiver = oprf.Receiver(identifiers, link.whose, progress, context)
@@ -340,7 +340,7 @@ async def _compare(
 
 
 async def _answer(link: _Link, identifiers: Sequence[str], progress: Progress) -> np.ndarray:
-    """Rows of this member that the collector names as common to all."""
+    """Own rows that the collector names as common; DataError without proof that it has them."""
     hello = await link.receive("keys")
     done = None
     if isinstance(hello, np.ndarray):  # the session of a pair that the collector has finished
@@ -368,7 +368,7 @@ async def _answer(link: _Link, identifiers: Sequence[str], progress: Progress) -
 async def _evaluate(
     link: _Link, identifiers: Sequence[str], hello: object, progress: Progress
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Send own values, sorted, to the collector; own row numbers and proofs in their order."""
+    """Send own values, sorted, to the collector; return their row numbers and their proofs."""
     if type(hello) is not tuple or len(hello) != 3 or type(hello[1]) is not bytes:
         raise RunError(f"psi: {link.whose} sent no keys; it does not follow the protocol")
     count, session = link.size(hello[0]), hello[1]

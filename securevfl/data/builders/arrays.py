@@ -230,7 +230,7 @@ def draw_test_rows(
 
 
 def _check_strips(strips: str | None, image_shape: ImageShape | None) -> Strips | None:
-    """Strip rule of images, None for single pixels; refused if unknown or without images."""
+    """How images are cut: in rows, columns or pixels (None); DataError if unknown or no images."""
     if strips is None or strips == "pixels":
         return None
     if strips not in ("rows", "columns"):

@@ -34,7 +34,7 @@ def read_idx(files: dict[str, Path], test: str) -> Images:
 
 
 def _idx_array(path: Path) -> NDArray[np.uint8]:
-    """Read one idx file of bytes: magic 0, 0, 8, number of axes, big-endian sizes, values."""
+    """Values of an idx file of bytes, in the shape of its header; DataError if it is damaged."""
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     if data[:3] != b"\x00\x00\x08" or len(data) < 4 + 4 * data[3]:
         raise DataError(f"{path} is no idx file of bytes; fetch it again.")
@@ -109,7 +109,7 @@ def _cifar_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 
 
 def _grid(path: Path) -> NDArray[np.uint8]:
-    """Read 1000 images from a grid of 25 rows of 40 tiles of 32 x 32 pixels."""
+    """Images, (1000, 3072), of a picture of 25 rows of 40 tiles; DataError for another picture."""
     needs("CIFAR-10's pictures", "images", "PIL")
     from PIL import Image, UnidentifiedImageError
 

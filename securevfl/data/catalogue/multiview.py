@@ -109,7 +109,7 @@ def _load(
     parties: int | None,
     options: SplitKeywords,
 ) -> VerticalDataset:
-    """Data set of these views: rows are split, classes numbered, columns scaled; a view a party."""
+    """Data set of the views, by default one a party; DataError if their numbers of rows differ."""
     labels = views.labels
     sizes = {len(labels), *map(len, views.arrays)}
     if len(sizes) > 1:
@@ -141,7 +141,7 @@ def _load(
 
 
 def _handwritten_files(files: dict[str, Path], notes: tuple[str, ...]) -> _Views:
-    """Read CSV files with a label column, or the original files (blanks, equal class blocks)."""
+    """Views of CSV files with labels, or of original files; DataError for an improper table."""
     arrays, held = [], []
     for path in files.values():
         if path.suffix == ".gz":
@@ -189,7 +189,7 @@ def _same_labels(
 
 
 def _matlab_views(path: Path, notes: tuple[str, ...]) -> _Views:
-    """Read a MATLAB file: cell X of 1 x 6 views (rows, features), and labels Y."""
+    """Views of a MATLAB file: cell X of matrices (rows, features), labels Y; else DataError."""
     needs("MATLAB's files", "sklearn", "scipy")
     from scipy.io import loadmat
 

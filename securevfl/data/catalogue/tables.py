@@ -304,7 +304,7 @@ def _single_table(
 
 
 def _three_in_a_row(frame: pd.DataFrame, label: str) -> NDArray[np.int64]:
-    """Person number of each row: three consecutive rows, of one class and gender, are a person."""
+    """Person number of each row, for three consecutive rows a person; DataError if they differ."""
     people = np.arange(len(frame)) // 3
     fixed = [c for c in (label, "gender") if c in frame.columns]
     alike = frame[fixed].astype(str).groupby(people).nunique().le(1).to_numpy().all()
@@ -317,7 +317,7 @@ def _three_in_a_row(frame: pd.DataFrame, label: str) -> NDArray[np.int64]:
 
 
 def _adult_file(path: Path) -> pd.DataFrame:
-    """Read a file without header; labels of the test file end in a full stop."""
+    """Table of a file without header; DataError for another number of columns."""
     frame = read_csv(path, header=None, comment="|")
     if frame.shape[1] != len(_ADULT_COLUMNS):
         raise DataError(f"{path}: {frame.shape[1]} columns and {len(_ADULT_COLUMNS)} are expected.")

@@ -102,7 +102,7 @@ def read_csv(
 
 
 def _refuse_cells_for_names(names: Sequence[str], file: str) -> None:
-    """Refuse names that are cells of a first row: numbers in no order, or a fraction alone.
+    """DataError for column names that look like a row of data: unordered numbers, or fractions.
 
     Names such as years, places and wavelengths ascend or descend.
     """

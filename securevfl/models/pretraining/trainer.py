@@ -325,7 +325,7 @@ class Pretraining:
         """Train with a classification head; return the figures.
 
         ``loss`` is that of the last epoch; with early stopping, ``epochs`` is the number of epochs,
-        and ``held_out_loss`` the loss of the final weights.
+        and ``held_out_loss`` the loss of the final weights. ConfigurationError for too few rows.
         """
         config = self.config
         assert isinstance(config, SupervisedOptions)
