@@ -150,7 +150,7 @@ def _start(delay: Any, copy: int, seed: int, parties: int) -> Any:
 
 
 def _slowed(base: Conditions, slow: Sequence[int], slower: float) -> Conditions:
-    """Equal parties of which some have longer delays, slower links or slower computing."""
+    """Conditions with `slow` parties' delays, or else links and computing, `slower` times slower."""
     uploads: Sequence[Any] = base.uploads
     if any(delay.expectation for delay in uploads):
         late = (each.scaled(slower) if n in slow else each for n, each in enumerate(uploads))

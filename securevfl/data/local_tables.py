@@ -181,7 +181,7 @@ class Tables:
         )
 
     def part(self, index: int, train: np.ndarray, test: np.ndarray) -> VerticalDataset:
-        """Columns of a party at two sets of rows, placeholders for labels; DataError for none."""
+        """Columns of a party at two sets of rows, with placeholder labels; DataError for none."""
         table = self.read(index)
         left_out = {self.id_column, *self.options.drop}
         columns = [name for name in table.frame.columns if name not in left_out]

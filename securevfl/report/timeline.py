@@ -228,7 +228,7 @@ def _highest(lane: Mapping[str, Any]) -> float:
 
 
 def _means(cells: Cells, values: Mapping[int, float]) -> list[float]:
-    """Mean of the values over the rounds of each column; 0 for a column without any."""
+    """Mean of values, given by round, over the rounds of each column; 0 for a column of none."""
     sums, counts = np.zeros(len(cells.ends)), np.zeros(len(cells.ends))
     for number, value in values.items():
         place = bisect_left(cells.last, number)

@@ -30,7 +30,7 @@ class _OneRoundLate(Conditions):
     """Conditions under which uploads of round 1 are `_FAR` seconds late, and nothing else is."""
 
     def delay(self, seed: int, party: int, round: int, activity: str) -> int:
-        """The delay of a message, in nanoseconds."""
+        """Delay of a message in nanoseconds: that of `_FAR` for an upload of round 1, else 0."""
         return int(_FAR * 1e9) if (round, activity) == (1, "upload") else 0
 
 

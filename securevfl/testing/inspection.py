@@ -173,7 +173,7 @@ def _parts_of_ours() -> frozenset[str]:
 
 
 def _global_generator(code: str) -> Iterator[str]:
-    """Uses of ``np.random.x``, except for the generator classes."""
+    """`code` itself, a dotted name, if numpy's or torch's global generator is behind it."""
     parts = code.split(".")
     if len(parts) == 3 and parts[0] in ("np", "numpy") and parts[1] == "random":
         if parts[2] != "Generator":

@@ -211,7 +211,7 @@ def class_of(protocol: ProtocolLike) -> type[Protocol]:
 
 
 def paper_conditions(protocol: Protocol) -> Conditions:
-    """The paper's delays for a protocol's parties and batches."""
+    """Conditions "paper" (delays of the FedVS paper) for a protocol's parties and batch size."""
     return with_helpers(
         paper(protocol.data.parties, batch_rows=protocol.batch_rows), len(protocol.peers())
     )

@@ -42,7 +42,7 @@ class ReleasedSums:
 
 
 def _counted(subject: Subject) -> Evidence:
-    """Uses of the most used row in a run that would continue beyond the budget."""
+    """Evidence from a run beyond the budget: the number of sums that its most used row is in."""
     subject.progress("a run beyond the budget of sums")
     whole = {"batch": subject.instance().data.rows}  # of which each round is an epoch
     odometer = subject.instance(whole).released()
