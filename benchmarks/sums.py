@@ -117,7 +117,7 @@ def cells(
 
 
 def columns_by_squares(name: str, methods: list[str], seeds: int) -> None:
-    """Part squares: the attack at the paper's sizes."""
+    """Part squares: the attack `squares` on runs at the FedVS paper's sizes (`OPTIONS`), D = 2."""
     rows, rounds = JOINED.get(name, (None, 12))
     for names, options in cells(name, methods, 2, seeds):
         chosen = settings(name, rounds, rows)
