@@ -230,7 +230,7 @@ def draw_test_rows(
 
 
 def _check_strips(strips: str | None, image_shape: ImageShape | None) -> Strips | None:
-    """How images are cut: in rows, columns or pixels (None); DataError if unknown or no images."""
+    """Cut of images by rows, columns or pixels (None); DataError if unknown or without images."""
     if strips is None or strips == "pixels":
         return None
     if strips not in ("rows", "columns"):
