@@ -55,7 +55,7 @@ def read_checkpoint(folder: Path) -> dict[str, object]:
     """State of the newest readable checkpoint.
 
     ConfigurationError if there is none, because the run stopped before its first one.
-    CheckpointError if both files are damaged or have another version.
+    CheckpointError if there are files, but each is damaged or of another version.
     """
     reasons = []
     for name in (_NAME, _PREVIOUS):

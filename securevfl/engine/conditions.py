@@ -55,8 +55,9 @@ class Conditions:
     uploads : tuple of Delay or of Trace
         Delay of each client's upload of an embedding; empty for no delays.
     share_factor : float
-        The delay of sharing a model has the upload's distribution, scaled by this factor and
-        drawn separately. The paper's factor is log2(N)^2 / |B|. A trace is scaled, not drawn.
+        Delay of sharing a model (sending coded shares to the other clients), in multiples of the
+        upload's delay: drawn separately from the same distribution, or read from the same trace.
+        FedVS's paper has log2(N)^2 / |B| for N clients and batches of |B| rows.
     bandwidth : float or None
         Bits per second of every party's uplink; None for no limit.
     compute : {"none", "measured", "modelled"}
@@ -286,9 +287,9 @@ def paper(
 
 
 def with_helpers(conditions: Conditions, parties: int) -> Conditions:
-    """Conditions with delays of the fastest client for further parties.
+    """Conditions for `parties` clients; added ones have the fastest client's delays.
 
-    These are helpers, parties without data. Conditions without delays are unchanged.
+    Added clients are helpers, parties without data. Conditions without delays are unchanged.
     """
     missing = parties - len(conditions.uploads)
     if not conditions.uploads or missing <= 0:

@@ -111,8 +111,8 @@ class Delay:
 class Trace:
     """Measured delays of one party, replayed round by round.
 
-    Every activity of a round has the same value, independent of the seed. ConfigurationError for
-    other numbers, and for none.
+    Every activity of a round has the same value, independent of the seed. ConfigurationError if
+    there is no value, or one out of range.
 
     Parameters
     ----------

@@ -189,7 +189,7 @@ class Mailbox:
                 self._late(message)
 
     def open_all(self, opened: Callable[[list[Message]], list[Message]]) -> None:
-        """Decrypt all held messages before a checkpoint is written."""
+        """Replace all messages by their decryption `opened`, before a checkpoint is written."""
         if self.wait is not None:
             self.wait.taken = opened(self.wait.taken)
         for held in self._held.values():

@@ -22,7 +22,11 @@ ANY_ROUND = -1
 
 
 class Message(NamedTuple):
-    """A message in flight; `row` is its transcript row, -1 for a message to the sender itself."""
+    """A message in flight; `epoch` is the number of the sender's restarts.
+
+    `row` is its transcript row in a simulation, its number on the link in real time, and -1 for a
+    message to the sender itself.
+    """
 
     sender: int
     receiver: int

@@ -85,8 +85,8 @@ class Party:
         objects with ``state_dict`` and ``load_state_dict`` (torch modules and optimisers).
         `kept_as` names attributes that are stored in another way than by a copy.
     begins_once : bool
-        Whether the party writes ahead counts for all of its incarnations, such as releases that a
-        privacy guarantee limits. Once written, the party must not start its run again.
+        Whether the state written ahead counts over all incarnations, such as releases that a
+        privacy guarantee limits. Once it is written, the party must not start from the beginning.
     resumes_measured : bool
         Whether a simulation with measured computing times may be resumed. A resumed one repeats the
         current round in another order, for example with other survivors, with secrets that were
@@ -206,7 +206,7 @@ class Party:
         timeout: float | None = None,
         safe: bool = False,
     ) -> Any:
-        """Payload of the next message of any of these kinds; `envelope` then holds its envelope.
+        """Payload of the next message of any of these kinds; `envelope` is then the `Message`.
 
         Inside ``with round_`` only messages of that round are accepted; elsewhere messages of
         `round`, or of every round by default. `sender` restricts the sender. With `safe` the wait
@@ -256,7 +256,7 @@ class Party:
         Raises
         ------
         ValueError
-            If so many senders do not exist, or the round is below 0.
+            If `count` is not in [1, number of senders], or the round is below 0.
         """
         asked = frozenset(self.peers if senders is None else senders)
         wanted = len(asked) if count is None else count
@@ -329,11 +329,11 @@ class Party:
         return (self.resumptions << 32) + self.epoch
 
     def to_checkpoint(self, value: object) -> object:
-        """A value of the state for a checkpoint; see `securevfl.verified.Participant`."""
+        """Form of a state's value in a checkpoint; the value itself, unless overridden."""
         return value
 
     def from_checkpoint(self, value: object) -> object:
-        """A value of the state from a checkpoint (inverse of `to_checkpoint`)."""
+        """A state's value from its form in a checkpoint (inverse of `to_checkpoint`)."""
         return value
 
     # -- time, chance, events ----------------------------------------------------------------

@@ -195,7 +195,7 @@ def _take_row(
 
 
 def _wide(rows: Iterator[list[str]], path: Path, columns: int) -> list[list[float]]:
-    """Delays by party, from rows for each step with a column for each worker."""
+    """Delays by worker, from rows for each step with a column for each worker."""
     steps = []
     for number, row in enumerate(rows, 2):
         where = f"trace: {path}, line {number}"

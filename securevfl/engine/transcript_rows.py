@@ -119,7 +119,7 @@ class SpilledRows:
 
     @property
     def held(self) -> int:
-        """Bytes of memory of the changes, and of the chunks that are cached; others are on disk."""
+        """Estimate of the bytes in memory: 400 for each changed row, and a full chunk cache."""
         return 400 * len(self._changes) + _CACHED * CHUNK * ROW_BYTES
 
     def append(self, columns: Columns) -> None:
@@ -219,9 +219,9 @@ class ArchivedRows:
     Parameters
     ----------
     read : callable
-        Its chunks, in order.
+        Function that returns an iterator over the archive's chunks, in order.
     count : int
-        Rows that it declares.
+        Number of rows that the archive states.
     """
 
     held = 0

@@ -141,14 +141,14 @@ def _compound_size(value: Any, depth: int, modulus: int | None) -> int:
 def encode(value: object, modulus: int | None = None) -> bytes:
     """Bytes of a payload.
 
-    WireError for a type that is no payload, an integer beyond 64 bits, or nesting deeper than 64;
-    for a number that is to be packed and is not below p.
+    WireError for a type that is no payload, an integer beyond 64 bits, nesting deeper than 64, and
+    for an element to be packed that is not below p.
 
     Parameters
     ----------
     value : payload
-        None, numbers, texts, bytes, arrays, dataclasses declared by `message`, and lists, tuples
-        and mappings of these.
+        None, bool, int, float, str, bytes, numpy array or scalar, torch tensor, dataclass declared
+        by `message`, or a list, tuple or dict of these; keys are str, int or bytes.
     modulus : int, optional
         Prime p, where all arrays of the dtype of F_p hold its elements; they are packed.
     """

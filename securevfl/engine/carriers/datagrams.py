@@ -1,8 +1,9 @@
 """Datagrams of a carrier: their bytes, encryption and padding.
 
-A datagram has an unencrypted head and an encrypted content. The head names sender, receiver, the
-incarnations of both and the datagram's number. The content has a piece of a frame, and the
-acknowledgements of its sender. Kind, round and payload of a message are within the content.
+A frame is the bytes of one message between parties (`securevfl.engine.security.frames`). A datagram
+has an unencrypted head and an encrypted content. The head has sender, receiver, their incarnations
+(starts of each party) and the datagram's number. The content has a piece of a frame, and
+acknowledges received datagrams. So a message's kind, round and payload are encrypted.
 """
 
 from __future__ import annotations
@@ -62,12 +63,15 @@ class Content(NamedTuple):
     Attributes
     ----------
     expected : int
-        Number of the first datagram that the sender of this one still misses.
+        Acknowledgement: number of the first datagram that the sender has not received.
     later : int
-        Bit i is set if it has datagram ``expected + 1 + i``.
-    total, flags, piece : int, int, bytes
-        Bytes of the whole frame, in its first piece, else 0; sum of `FIRST`, `LAST` and `GONE`;
-        bytes of the piece.
+        Acknowledgement: bit i is set if the sender has received datagram ``expected + 1 + i``.
+    total : int
+        Length of the whole frame in bytes, in its first piece; 0 in others.
+    flags : int
+        Sum of `FIRST` and `LAST` (piece of a frame), and `GONE` (the sender gave up the link).
+    piece : bytes
+        Piece of a frame; empty in a datagram that only acknowledges.
     """
 
     expected: int
@@ -124,14 +128,14 @@ def read_head(data: bytes) -> Head:
 
 
 def encode_hello(sender: int, receiver: int, offer: Offer, answer: Answer) -> bytes:
-    """Datagram of an introduction: signed, but not sealed, as the peer has no key yet."""
+    """Introduction: the datagram of a handshake offer and answer, signed but not encrypted."""
     body = wire.encode((*offer, *answer))
     head = Head(HELLO, sender, receiver, offer.epoch, -1, 0)
     return (head.encode() + _HELLO.pack(len(body)) + body).ljust(_HELLO_BYTES, b"\0")
 
 
 def decode_hello(data: bytes) -> tuple[Offer, Answer]:
-    """Offer and answer of an introduction, with unchecked signatures.
+    """Offer and answer from the bytes of `encode_hello`; their signatures are not checked.
 
     WireError for malformed bytes.
     """

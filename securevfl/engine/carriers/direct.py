@@ -36,7 +36,8 @@ class DirectCarrier:
     Attributes
     ----------
     reached : callable
-        Called with the peer of a new connection.
+        Function of a peer's number, set by the owner before `reach`; called when a connection to
+        the peer has opened.
     """
 
     connected = True  # datagrams to whom no connection stands are dropped one by one
@@ -153,7 +154,7 @@ class _Outward(asyncio.Protocol):
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Reconnect after the connection was lost."""
+        """Wake the task that opened the connection; it reconnects."""
         if not self.lost.done():
             self.lost.set_result(None)
 

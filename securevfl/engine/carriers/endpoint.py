@@ -23,8 +23,8 @@ class Endpoint:
     session, carrier : Session, Carrier
         Links of the party, and the carrier of their datagrams.
     record : callable
-        Called with the name and fields of an event: "relay lost" and "relay back" (field `why`),
-        "silent" and "heard" (`peer`), and "gave up" (`peer`, `why`).
+        Called with the name and the dict of fields of an event: "relay lost" and "relay back"
+        (`why`), "silent" (`peer`, `seconds`), "heard" (`peer`), and "gave up" (`peer`, `why`).
     patience : float
         Seconds without data from a peer after which the event "silent" names it.
     """
@@ -44,7 +44,7 @@ class Endpoint:
         self._closed = False
 
     async def open(self) -> None:
-        """Connect the carrier, and introduce this party to the others until they answer.
+        """Connect the carrier, and begin the handshakes with the others; do not wait for them.
 
         CarrierError as `Carrier.open`.
         """
@@ -53,7 +53,7 @@ class Endpoint:
         self._flush()
 
     def transmit(self, receiver: int, frame: bytes) -> None:
-        """Send a frame; a peer whose store is full is given up (event "gave up")."""
+        """Send a frame; give up a peer for which too many bytes wait (event "gave up")."""
         try:
             self.session.send(receiver, frame)
         except CarrierError as error:

@@ -9,9 +9,9 @@ do the same::
 
     keys = HKDF(X25519(x_A, X_B), k_AB, k_BA; H(o_A), H(o_B), H(c_AB), H(c_BA))
 
-and every statement begins with the session's context. The pairs (x, X) and (e, E) are new for each
-link, so a secret of an earlier one that leaks is no key of this one: its owner's signature over
-*this* peer's offer is missing. They are forgotten once the peer has shown the keys.
+and every signed statement begins with the session's context. The key pairs (x, X) and (e, E) are
+new for each link, and each answer signs both offers. So a secret leaked from an earlier link does
+not open this one. The secrets are deleted once the peer has proved that it has the keys.
 
 The keys are starts of hash chains. Each datagram advances a chain, and its earlier state is
 deleted, so leaked keys do not decrypt datagrams received before.
@@ -157,8 +157,8 @@ class Handshake:
     def agree(self, answer: Answer, shift: int = 0) -> Chains | None:
         """Key chains of the link from the peer's answer; None if it answers another offer.
 
-        SealError for an answer with malformed keys, or without the signature of the peer's
-        identity; ValueError without an offer.
+        SealError for an answer with malformed or missing keys, or without the signature of the
+        peer's identity; ValueError before `hear`.
 
         Parameters
         ----------
@@ -212,11 +212,11 @@ class Handshake:
         return _hash(self._stated(self.index, self.peer, self.offer))
 
     def _stated(self, sender: int, receiver: int, offer: Offer) -> bytes:
-        """Bytes of an offer for its signature."""
+        """Bytes that `sender` signs for its offer."""
         return wire.encode((_OFFER, self._credentials.context, sender, receiver, *offer[:-1]))
 
     def _answered(self, sender: int, own: bytes, heard: bytes, ciphertext: bytes) -> bytes:
-        """Bytes of an answer for its signature."""
+        """Bytes that `sender` signs for its answer; `own`, `heard`: hashes of the two offers."""
         return wire.encode((_ANSWER, self._credentials.context, sender, own, heard, ciphertext))
 
 

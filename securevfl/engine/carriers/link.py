@@ -51,7 +51,7 @@ class Outgoing:
     Attributes
     ----------
     stored : int
-        Bytes that are not yet sent or acknowledged.
+        Bytes that wait: unsent, or sent and not acknowledged.
     resent : int
         Number of resent datagrams.
     """
@@ -80,11 +80,11 @@ class Outgoing:
         self.stored += len(frame)
 
     def again(self) -> None:
-        """Make all unacknowledged data due for sending at once; without any nothing is due."""
+        """Make all sent and unacknowledged datagrams due for resending now."""
         self._all_again = bool(self._kept)
 
     def due(self, now: float, seal: Callable[[int, Piece], bytes]) -> Iterator[bytes]:
-        """Datagrams to send now: repeated ones first, then new ones.
+        """Datagrams to send now: resent ones first, then new ones.
 
         A yielded datagram counts as sent, so the caller must send it. Times are in seconds of one
         clock of the caller.
@@ -110,7 +110,7 @@ class Outgoing:
             yield data
 
     def next_due(self, now: float) -> float:
-        """Time, in seconds as `now`, at which `due` must be called again."""
+        """Time, in seconds as `now`, of the next call of `due`; infinite if nothing waits."""
         if self._all_again or self._may_send():
             return now
         if not self._kept:
@@ -175,7 +175,7 @@ class Outgoing:
 
     @property
     def _gap_wait(self) -> float:
-        """Seconds that a resent datagram has to arrive: one round trip."""
+        """Seconds after sending at which a reported gap is resent: one round trip."""
         return max(self._trip, 0.02)
 
     @property
@@ -191,7 +191,7 @@ class Outgoing:
         return fresh
 
     def _arrive(self, number: int, kept: _Stored, now: float) -> bool:
-        """Delete a datagram that the peer has; return whether this was news."""
+        """Mark a datagram as received and free its bytes; False if that was known."""
         if kept.arrived:
             return False
         if kept.times == 1:  # of one that was resent nobody knows which copy arrived

@@ -103,7 +103,7 @@ def subject(token: str, sender: int | None, receiver: int | None) -> str:
 
 
 class _RefusedError(CarrierError):
-    """Refusal by a relay that would repeat it, or that is not the expected one."""
+    """Permanent failure at a relay: it refuses this party, or is not the expected relay."""
 
 
 _FAILURES = (CarrierError, OSError, EOFError, ValueError)  # of an attempt to connect
@@ -122,8 +122,8 @@ class NatsCarrier:
     token, index : str, int
         Name of the session in subjects, `Manifest.token`; number of the party.
     identity : Identity
-        Identity from which the relay key is derived (`Identity.relay`). It signs no data of the
-        relay.
+        The party's identity. It logs in with a key derived from it (`Identity.relay`), so a relay
+        obtains no signature of the identity itself.
     """
 
     def __init__(
@@ -190,9 +190,9 @@ class NatsCarrier:
     async def _connect_somewhere(
         self, *, give_up: bool = False
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connection to the first relay that accepts this party.
+        """Connection to the first relay that accepts this party; retries without limit.
 
-        With `give_up`, a CarrierError tells that every relay refuses for good.
+        With `give_up`: CarrierError once all relays refuse permanently.
         """
         wait = _FIRST_WAIT
         while True:
@@ -357,7 +357,7 @@ def _length(line: bytes) -> int:
 
 
 def _told(address: RelayAddress, error: Exception) -> CarrierError:
-    """The error for an address, with its name; its class shows whether retrying is useless."""
+    """Error that names the relay: `_RefusedError` if retrying is useless, else CarrierError."""
     if isinstance(error, _RefusedError):
         return _RefusedError(f"relay {address.place}: {error}")
     if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":

@@ -1,17 +1,17 @@
 """Session of one party: each frame delivered once and in order, over an unreliable carrier.
 
 A frame of `securevfl.engine.security.frames.Links` is cut into datagrams of at most
-`LARGEST_DATAGRAM` bytes. Each datagram is numbered and sealed with a key of its own, and kept until
-the peer has acknowledged it. Acknowledgements are sealed, too; they are cumulative and list later
-datagrams that arrived, so a gap is filled at once. Unacknowledged datagrams are sent again on a
-timer that doubles, and after a reconnection of the carrier.
+`LARGEST_DATAGRAM` bytes. Each datagram is numbered, sealed with a key that changes after every
+2^key_shift datagrams, and stored until the peer has acknowledged it. Acknowledgements are sealed,
+too; they are cumulative and list later datagrams that arrived, so a gap is filled at once.
+Unacknowledged datagrams are resent on a timer that doubles, and after a reconnection.
 
 A link begins with a handshake (`securevfl.engine.carriers.handshake`). A peer counts as present
 after the first datagram sealed with the keys of its new incarnation and of this one. A replayed old
 introduction, or one whose secrets leaked, is therefore never accepted.
 
-A relay can only delay and drop; data after a gap are never delivered. A peer for which more than a
-bounded number of bytes wait is given up: it is informed, and must begin a new incarnation.
+A relay can only delay and drop; data after a gap are never delivered. A peer for which too many
+bytes wait is given up: it is informed, and must begin a new incarnation (start of the party).
 
 The session has no clock, socket or randomness: time is an argument.
 """
@@ -65,7 +65,7 @@ class _Link:
 
     @property
     def epoch(self) -> int | None:
-        """Number of the peer's newest known incarnation (start); None before its introduction."""
+        """Number of the peer's newest known incarnation; None before its first offer."""
         return None if self.handshake.theirs is None else self.handshake.theirs.epoch
 
     @property
@@ -75,7 +75,7 @@ class _Link:
         return (-1, -1) if theirs is None else (theirs.epoch, theirs.attempt)
 
     def say_hello_at_once(self) -> None:
-        """Make the introduction due at once, with short waits for its answer."""
+        """Make this party's offer due at once, and reset the interval at which it is resent."""
         self.hello_at, self.hello_wait = _AT_ONCE, _FIRST_HELLO
 
     def answer_by(self, time: float) -> None:
@@ -88,7 +88,7 @@ class _Link:
         self.answer_at = now + KEEPALIVE
 
     def next_due(self, now: float) -> float:
-        """Time of the link's next datagram."""
+        """Time, in seconds, at which the link's next datagram is due."""
         if not self.present:
             return min(self.hello_at, self.answer_at)
         return min(self.answer_at, self.outgoing.next_due(now))
@@ -105,19 +105,19 @@ class Session:
         Number of this incarnation. Each session needs a new number, because a peer accepts one only
         once.
     credentials : Credentials
-        Credentials that authenticate this party to the others, and them to it.
+        Signatures that authenticate this party to the others, and them to it.
     deliver : callable
         Called with each frame of a peer, once and in order, and with the peer: `PartyHost.take`.
     introduce : callable
         Called with a peer and its epoch when a new incarnation of it is present.
     largest : int
-        Bound on the bytes of a frame in several parts; a larger stated size ends the link.
+        Bound on the bytes of a received frame; a larger stated size ends the link.
     most_stored : int
         Bound on the bytes that wait for one peer, which `send` enforces.
     padded : bool
         Whether datagrams are padded to powers of two.
     key_shift : int
-        2^key_shift datagrams of one direction have one key, at both ends.
+        2^key_shift consecutive data datagrams have one key; equal at both ends.
     told : bool
         Whether only incarnations registered by `expect` are accepted.
     refuse : callable, optional
@@ -196,7 +196,7 @@ class Session:
         """Receive a datagram at `now`, in seconds; a damaged one is counted in `rejected`.
 
         Returns the peer for which data may be due now (None if the datagram is ignored), and
-        whether the datagram is new and authentic.
+        whether it is new, authentic and no introduction.
         """
         try:
             head = read_head(data)
@@ -257,7 +257,7 @@ class Session:
                 link.answer_at = _AT_ONCE
 
     def give_up(self, peer: int, why: str) -> None:
-        """Drop data for a peer, stored or new, until its next incarnation."""
+        """Drop all data for a peer until its next incarnation; `why` is stored in `gone`."""
         link = self._links[peer]
         self.gone[peer] = why
         link.outgoing.clear()

@@ -105,12 +105,13 @@ class Cluster:
         ten times as many before its first round. A party that does not answer is ended and
         restarted.
     spares : callable
-        Function: whether the result does not need some permanently lost parties. By default all are
-        needed.
+        Function of permanently lost parties: whether the result is right without them. By default
+        all parties are needed.
     go_back : callable, optional
-        Required if one party's return would change the result: chooses, from the rounds of which
-        each party has a complete checkpoint, the round from which all continue, and deletes later
-        results. Without it a party that died returns alone, from its newest checkpoint.
+        Required if one party's return would change the result. Function of the rounds, by party,
+        of which it has a complete checkpoint. It returns the round from which all continue (None:
+        the beginning), and deletes later results. Without it a party that died returns alone, from
+        its newest checkpoint.
     """
 
     def __init__(
@@ -255,7 +256,7 @@ class Cluster:
 
     @property
     def processes(self) -> dict[int, int]:
-        """Process number of each party's actor on its machine, by the last answers."""
+        """Process number of each party's actor on its machine, as last reported."""
         return {n: record.process for n, record in self._records.items()}
 
     def close(self) -> None:
@@ -267,7 +268,7 @@ class Cluster:
 
     @property
     def bytes(self) -> int:
-        """Bytes sent by all parties, by the last answers."""
+        """Bytes sent by all parties, as last reported."""
         return sum(record.bytes for record in self._records.values())
 
     # -- actors --------------------------------------------------------------------------------
@@ -462,7 +463,10 @@ class Cluster:
                 self._fell_silent(index, record, limit)
 
     def _fell_silent(self, index: int, record: _ActorRecord, seconds: float) -> None:
-        """Have Ray end the process of a party that does not answer, perhaps with its machine."""
+        """Record a party that does not answer as down, and have Ray kill its process.
+
+        RunError if its set-up was not done.
+        """
         if not record.setup_done:
             raise RunError(self._silence([index], seconds))
         record.silences += 1
@@ -549,7 +553,7 @@ class Cluster:
         self._record(index, "up", {"life": introduced.epoch})
 
     def _fell(self, index: int, **why: str) -> None:
-        """Record that a party is down, also for a common restart of all."""
+        """Record that a party is down; with `go_back`, all parties restart together later."""
         record = self._records[index]
         fields = {"life": record.epoch, "for good": record.lost} | why
         event = self._record(index, "down", fields)
@@ -672,7 +676,7 @@ def _told(index: int, error: Any) -> Exception:
 
 
 def restored_copy(party: Party, state: Mapping[str, Any]) -> Party:
-    """The driver's own object of a party, with the state that the party's actor returned."""
+    """The driver's own object `party`, set to the state that the party's actor returned."""
     own = snapshot(party, waits=0, time=0)
     restore(party, {**state, "once": own["once"]})
     return party

@@ -25,20 +25,20 @@ class Beacon(NamedTuple):
     Attributes
     ----------
     sender, life : int
-        Number of the party, and of earlier starts of its process in the session.
+        Number of the party, and of its incarnation: each start of its process has a higher one.
     number : int
-        Number of the beacon in this life.
+        Number of the beacon in this incarnation.
     phase : int
         Number of the session's phase in which the party is.
     era : tuple of int
-        `life` of every party, in order, with which it runs this phase or is ready to; -1 for
-        unknown.
+        Incarnation numbers of all parties, in order, together with which it runs this phase or is
+        ready to; -1 for unknown.
     rounds : tuple of int
         Rounds of this phase of which it had a complete checkpoint when the era began.
     origin : tuple of int
-        Era in which the phase last began without a checkpoint, as far as it knows; or empty.
+        Era in which this party last began the phase without a checkpoint; empty if unknown.
     begun : bool
-        Whether the party runs in this era.
+        Whether the party's code runs in this era.
     done : bool
         Whether it has finished its part of the phase, and its result is on disk.
     failed : bool

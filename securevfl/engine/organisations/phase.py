@@ -41,7 +41,7 @@ class Phase:
     doing : str
         Activity of the party in this phase, such as "trains", for messages to the user.
     advance : callable
-        Called many times a second, with the host while the party runs.
+        Called many times a second with the host, while the party runs.
     """
 
     number: int

@@ -52,15 +52,17 @@ class Process:
     manifest : Manifest
         Manifest; `gather` completes missing signatures.
     life : int
-        Number of earlier starts of its process in this session.
+        Number of this incarnation (start of the process), higher than all earlier ones.
     renew : callable
-        Called with the newest life of this party that others know, if later than its own, as after
-        an old copy of its folder was restored. It returns a later life.
+        Function that returns an incarnation number above its argument, and stores it. Called if
+        the others know a later incarnation of this party than `life`, as after an old copy of its
+        folder was restored.
     used : callable
         Records that the session is used; called before the party sends any signature for it.
     record : callable
         Called with the name of an event of the process, and its fields: "relay lost" and "relay
-        back", "silent" and "heard" (`peer`), "gave up" (`peer`), "era" (`phase`, `round`).
+        back" (`why`), "silent" (`peer`, `seconds`), "heard" (`peer`), "gave up" (`peer`, `why`),
+        "era" (`phase`, `from_round`, `life`).
     say : callable
         Called with sentences for the user, such as the parties that it waits for.
     patience : float
@@ -240,9 +242,10 @@ class Process:
         self._name_restarted()
 
     def _refuse_another(self) -> None:
-        """End where a later life is not of the past: each of two processes would outbid the other.
+        """Raise RunError if a second process runs as this party, from a copy of its folder.
 
-        A known life has ended before the next one begins, unless the folder was copied.
+        The others knew this incarnation and then heard of a later one. Incarnations of one folder
+        never run at the same time.
         """
         if self._known:
             raise RunError(
@@ -252,7 +255,7 @@ class Process:
             )
 
     async def _catch_up(self, phase: Phase) -> None:
-        """Start a new incarnation, with an unused number, after this party's earlier one ended."""
+        """Take an incarnation number above all that the others know of this party."""
         await self._stop()
         self.roster.life = self._renew(self.roster.known_life())
         self._rounds, self._origin = phase.rounds(), phase.store.origin()
@@ -262,7 +265,7 @@ class Process:
         )
 
     def _check_links(self, phase: Phase) -> None:
-        """Raise OthersFailedError after a failed link, unless the protocol can do without."""
+        """Raise OthersFailedError if a link was given up, unless the protocol tolerates it."""
         cut_off = self.index != SERVER and name_of(SERVER) in self._gave_up
         if not self._gave_up or (phase.tolerant and not cut_off):
             return
@@ -502,7 +505,7 @@ class Process:
             self._endpoint.transmit(receiver, data)
 
     def _of_endpoint(self, event: str, fields: dict[str, object]) -> None:
-        """Record an endpoint's events, except those that this process records itself."""
+        """Record an endpoint's event "gave up"; this process records the others itself."""
         if event == "gave up":
             self._record(event, fields)
             self._gave_up.setdefault(str(fields["peer"]), str(fields["why"]))

@@ -19,7 +19,7 @@ class Roster:
     parties : sequence of int
         All parties, in order.
     index, life : int
-        Number of the party that has this roster, and of its life.
+        Number of the party that has this roster, and of its incarnation.
     """
 
     def __init__(self, parties: Sequence[int], index: int, life: int) -> None:

@@ -56,7 +56,8 @@ class PartyAssignment:
     rules : MessageRules or None
         Rules from the protocol's declared messages; None if it declares none.
     start : str
-        Token of this start of the run; the only token of a run without a folder.
+        Random token of this start of the run, bound into the keys of its links. In a run without a
+        folder it also names the run in the list of used sessions.
     """
 
     make: Callable[[int, Secrets], Party]

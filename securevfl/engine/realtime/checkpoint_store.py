@@ -3,10 +3,10 @@
 Each party has a folder: ``rounds.svfl`` for the stored rounds and the state written by
 `write_ahead` (`securevfl.engine.realtime.slot_file`), ``once.svfl`` for constants, ``entropy.svfl``
 with the entropy of the party's secret choices, ``run.svfl`` with a random name of the run if there
-is a manifest, ``origin.svfl`` with all incarnation numbers if there is no driver, ``life`` with the
-number of its incarnation, and ``lock``, which the writing process holds. All are written completely
-or not at all, carry a checksum, are never unpickled, and have the mode 0600. A damaged round is
-skipped.
+is a manifest, ``origin.svfl`` with all parties' incarnation numbers at the last start without a
+checkpoint if there is no driver, ``life`` with the number of its incarnation, and ``lock``, which
+the writing process holds. Each ``.svfl`` file is written completely or not at all, has a checksum,
+is never unpickled, and has the mode 0600. A damaged round is skipped.
 
 The store keeps the newest eight rounds, the newest eight multiples of eight, of 64, and so on.
 Parties that finished the same rounds keep the same ones. So a driver with a history some rounds old
@@ -257,7 +257,7 @@ class CheckpointStore:
     def forget(self, after: int) -> None:
         """Delete the checkpoints of rounds after `after`, which a run that goes back repeats.
 
-        With -1 everything except the number of the incarnation and the run's name is removed.
+        With -1 all checkpoints, the constants and the state written ahead are deleted.
         """
         self._once, self._once_there = None, False
         if after < 0:

@@ -92,15 +92,15 @@ class PartyHost(Owner):
     secrets : Secrets
         Secret streams of the party.
     conditions : Conditions
-        Delays to inject. Bandwidth and modelled computing are those of the machine.
+        Delays to inject. Their bandwidths and computing times are ignored: the real ones apply.
     keep : callable, optional
         Called at safe points with the party and a function that makes its snapshot; it writes the
         snapshots that are due.
     keep_ahead : callable, optional
-        Called with the round and the state that the party writes ahead.
+        Called with the round, the bytes that the party writes ahead, and `Party.begins_once`.
     sync : callable, optional
-        Returns when all that `keep` and `keep_ahead` wrote is on disk: called before anything that
-        follows from it leaves the party, or soon, and at its end.
+        Returns when all that `keep` and `keep_ahead` wrote is on disk. Called before each message
+        departs, within 0.05 s of a write, and at the party's end.
     setup_done : bool
         Whether an earlier incarnation has done the setup.
     rules : MessageRules, optional

@@ -1,14 +1,15 @@
-"""File of a party's checkpoints, whose places are overwritten: a write needs one sync, no renaming.
+"""File of a party's checkpoints in places of equal size, each for one record, overwritten in turn.
 
-A new file for each checkpoint takes three times as long and as much of the processor: file and
-folder are synced, and the file system writes its journal for both. Here a page with the size of a
-place is followed by a page with the mark, and by places of equal size. A record is whole or is not
-there, by its checksum, and no place is overwritten whose record is needed until a newer one is on
-disk: a crash leaves what it would leave of files that are renamed.
+A write needs one sync and no renaming. A new file for each checkpoint would take three times as
+long: file and folder are synced, and the file system writes its journal for both.
 
-The first two places hold in turn what is written ahead, the others checkpoints of rounds. The mark
-is the number of the newest record written ahead that is known to be on disk. If it is later than
-those that can be read, a record was damaged after it had been written, and not while it was.
+The file is a page (4,096 bytes) with the size of a place, a page with the mark, and the places. A
+record has a checksum, so one that was written in part counts as missing. A record that is needed is
+not overwritten before a newer one is on disk, so a crash never loses the last one.
+
+The first two places hold in turn the state written ahead (`Party.write_ahead`), the others the
+checkpoints of rounds. The mark is the number of the newest record written ahead that is known to be
+on disk. If no record of this number or a later one can be read, the file is damaged.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class SlotFile:
     def read(self, round: int) -> bytes | None:
         """Newest whole record of a round; None if there is none.
 
-        A party that came back writes the round again: a crash then leaves the one before.
+        A restarted party writes a round again; if it crashes then, the earlier record remains.
         """
         here = [n for n, head in self._heads.items() if n not in _AHEAD and head.round == round]
         for place in sorted(here, key=lambda n: -self._heads[n].number):
@@ -158,7 +159,7 @@ class SlotFile:
     def ahead(self) -> bytes | None:
         """Newest record written ahead; None if there is none.
 
-        CheckpointError if a newer one was on disk.
+        CheckpointError if a newer one was on disk and cannot be read.
         """
         there = [place for place in _AHEAD if place in self._heads]
         for place in sorted(there, key=lambda place: -self._heads[place].number):
@@ -223,7 +224,7 @@ class SlotFile:
         self._next += 1
 
     def _grow(self, needed: int) -> None:
-        """Put a file with larger places, or a new one, in the place of this one."""
+        """Create the file, or replace it by one with larger places."""
         self.sync()
         size = -(-(needed + needed // 4) // _PAGE) * _PAGE
         first = _checksummed(_SIZE.pack(_MAGIC, _VERSION, size)).ljust(_PAGE, b"\0")

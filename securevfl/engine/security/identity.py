@@ -294,7 +294,7 @@ class Manifest:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the statement, bound into every introduction."""
+        """SHA-256 of the statement; the session's handshakes and beacons are bound to it."""
         return hashlib.sha256(self.statement).digest()
 
     @property

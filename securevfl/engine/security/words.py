@@ -29,7 +29,7 @@ _COUNT = 16
 
 
 def in_words(digest: bytes) -> str:
-    """Sixteen of 256 words for a digest: 128 bits of its SHA-256.
+    """Sixteen words, from a list of 256, for the first 128 bits of SHA-256(digest).
 
     Parameters
     ----------

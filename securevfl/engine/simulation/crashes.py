@@ -63,11 +63,11 @@ class Slots(Protocol):
 class CrashInjector:
     """The part of a simulation that takes parties down and brings them back.
 
-    Fault chains are in one state in each round. A round in which the crashed parties are missing
-    may never end by itself, so virtual time must advance without messages: a tick is scheduled
-    every `Schedule.tick` seconds while a party is down that may come back, and where no message
-    was sent since the last tick, it counts as the end of the round. Ticks stop when
-    they can have no effect any more (`_worth_ticking`), so a stalled run ends.
+    Fault chains advance once a round. A round in which crashed parties are missing may never end by
+    itself, so virtual time must advance without messages. While a party is down that may come back,
+    a tick is scheduled every `Schedule.tick` seconds. A tick ends the round for the chains if no
+    message was sent since the last one. Ticks stop when they can have no effect any more
+    (`_worth_ticking`), so a stalled run ends.
 
     A round that misses messages of cut links may never end either. So there are ticks, too, once
     a message that was sent again is lost again. They count as ends of rounds until a party begins
@@ -285,7 +285,7 @@ class CrashInjector:
         return True
 
     def _note_cut(self, message: Message) -> None:
-        """Start the clock of cut links if such a message was lost before."""
+        """Schedule a tick if a message of equal sender, receiver and kind was lost before."""
         cut = (message.sender, message.receiver, message.kind)
         again = cut in self._cut and not self._link_tick
         self._cut.add(cut)

@@ -632,7 +632,7 @@ class Simulation:
         return len(self.transcript)
 
     def schedule_faults(self, time: int, purpose: int) -> None:
-        """Have the fault schedule looked at at a virtual time."""
+        """Schedule a check of the fault schedule at a virtual time, in nanoseconds."""
         self._queue.schedule(time, FAULTS, purpose)
 
     def on_crash(self, slot: PartySlot) -> None:
@@ -667,7 +667,7 @@ class Simulation:
             self._crashes.round_begun(party.round)
 
     def write_ahead(self, party: PartyState) -> None:
-        """Add the attributes declared with `ahead=True` to the own checkpoint, if it may crash."""
+        """Add the attributes declared with `ahead=True` to the party's own checkpoint, if any."""
         slot = self.slots[party.index]
         if self._crashes is not None and not slot.replaying:
             self._crashes.keep_ahead(slot)
