@@ -17,26 +17,12 @@ from securevfl.engine.faults import Schedule
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.network import SERVER, Event, Message, name_of
 from securevfl.engine.party import Party
+from securevfl.engine.simulation.event_queue import FAULTS, EventQueue
 from securevfl.engine.simulation.slot import PartySlot
 
 _MOST_IDLE_TICKS = 1000  # ticks without an event of any party: a rejoin would change nothing
 # What a look at the fault schedule is for; the numbers stand in checkpoints.
 _NOW, _PARTIES, _LINKS = range(3)  # no time has passed; a tick of parties that are down; of links
-
-
-class Clock(Protocol):
-    """Virtual time, and the moments of checks of the fault schedule."""
-
-    @property
-    def now(self) -> int:
-        """Virtual time in nanoseconds."""
-
-    @property
-    def no_messages_in_flight(self) -> bool:
-        """Whether only checks of the fault schedule remain, no message and no timer."""
-
-    def schedule_faults(self, time: int, purpose: int) -> None:
-        """Have `CrashInjector.look` called with a purpose at a virtual time."""
 
 
 class Slots(Protocol):
@@ -75,8 +61,8 @@ class CrashInjector:
 
     Parameters
     ----------
-    clock, slots, schedule : Clock, Slots, Schedule
-        Virtual clock, slots of the parties, and the fault schedule.
+    queue, slots, schedule : EventQueue, Slots, Schedule
+        Event queue of the run, slots of the parties, and the fault schedule.
     make_party : callable
         Function that creates the party of a number in its initial state.
 
@@ -91,9 +77,13 @@ class CrashInjector:
     """
 
     def __init__(
-        self, clock: Clock, slots: Slots, schedule: Schedule, make_party: Callable[[int], Party]
+        self,
+        queue: EventQueue,
+        slots: Slots,
+        schedule: Schedule,
+        make_party: Callable[[int], Party],
     ) -> None:
-        self._clock = clock
+        self._queue = queue
         self._simulation = slots
         self._schedule = schedule
         self._make_party = make_party
@@ -114,20 +104,20 @@ class CrashInjector:
     def begin(self) -> None:
         """Schedule a check at each scripted start or end of an outage."""
         for seconds in self._schedule.moments:
-            self._clock.schedule_faults(round_ns(seconds), _NOW)
+            self._queue.schedule(round_ns(seconds), FAULTS, _NOW)
 
     def round_begun(self, round: int) -> None:
         """Move the fault chains to a round, at once, when the first party begins it."""
         if round > self.round:
             self.round = round
             self._cut.clear()
-            self._clock.schedule_faults(self._clock.now, _NOW)
+            self._queue.schedule(self._queue.now, FAULTS, _NOW)
 
     def step_counted(self, round: int) -> None:
         """Move scripted outages to a round, at once, when the server first counts it."""
         if round > self.counted:
             self.counted = round
-            self._clock.schedule_faults(self._clock.now, _NOW)
+            self._queue.schedule(self._queue.now, FAULTS, _NOW)
 
     def event_recorded(self) -> None:
         """Note that a party recorded an event, which means progress."""
@@ -158,7 +148,7 @@ class CrashInjector:
         for index in sorted(self._may_crash):
             slot = self._simulation.slots[index]
             alive = self._schedule.alive(
-                index, self.round, self._clock.now / 1e9, counted=self.counted
+                index, self.round, self._queue.now / 1e9, counted=self.counted
             )
             if slot.down and alive:
                 self._rejoin(slot)
@@ -166,8 +156,8 @@ class CrashInjector:
                 self._crash(slot)
         if self._worth_ticking() and not self._tick_scheduled:
             self._tick_scheduled = True
-            due = self._clock.now + round_ns(self._schedule.tick)
-            self._clock.schedule_faults(due, _PARTIES)
+            due = self._queue.now + round_ns(self._schedule.tick)
+            self._queue.schedule(due, FAULTS, _PARTIES)
 
     def _tick(self) -> None:
         """Count the round as over if no message was sent since the last tick."""
@@ -184,7 +174,7 @@ class CrashInjector:
     def _tick_links(self) -> None:
         """Count the round as over if nothing happened since a link repeatedly lost a message."""
         self._link_tick = False
-        if not self._cut or self.over or self._clock.no_messages_in_flight:
+        if not self._cut or self.over or self._queue.no_messages_in_flight:
             return
         self._idle_ticks += 1
         if self._idle_ticks > _MOST_IDLE_TICKS:
@@ -196,7 +186,7 @@ class CrashInjector:
 
     def _schedule_link_tick(self) -> None:
         self._link_tick = True
-        self._clock.schedule_faults(self._clock.now + round_ns(self._schedule.tick), _LINKS)
+        self._queue.schedule(self._queue.now + round_ns(self._schedule.tick), FAULTS, _LINKS)
 
     def _worth_ticking(self) -> bool:
         """Whether virtual time must advance although no message is in flight.
@@ -211,14 +201,14 @@ class CrashInjector:
         if self._idle_ticks > _MOST_IDLE_TICKS:
             return False
         slots = self._simulation.slots
-        seconds = self._clock.now / 1e9
+        seconds = self._queue.now / 1e9
         newest = max(self.round, self.counted)
         able = {n for n in self._may_crash if self._schedule.returns(n, newest, seconds)}
         if not any(slots[n].down for n in able):
             return False
         # All that can rejoin have done so since the last message, and sent nothing. They would be
         # restored from the same state again, and the others wait as before.
-        return not (able <= self._tried and self._clock.no_messages_in_flight)
+        return not (able <= self._tried and self._queue.no_messages_in_flight)
 
     @property
     def over(self) -> bool:
@@ -251,7 +241,7 @@ class CrashInjector:
         self._note(slot.party.index, name, {"epoch": slot.incarnation, **fields})
 
     def _note(self, party: int, name: str, fields: dict[str, object]) -> None:
-        self._simulation.observe(Event(self._clock.now, party, self.round, name, fields))
+        self._simulation.observe(Event(self._queue.now, party, self.round, name, fields))
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -260,7 +250,7 @@ class CrashInjector:
         sender = self._simulation.slots[message.sender]
         if sender.down or sender.party.epoch != message.epoch:
             return self._lose(message, f"{name_of(message.sender)} went down")
-        now, ends = self._clock.now / 1e9, (message.sender, message.receiver)
+        now, ends = self._queue.now / 1e9, (message.sender, message.receiver)
         back = message.sender == SERVER and message.kind != ANNOUNCE
         asked: dict[str, Any] = {"counted": self.counted, "back": back}
         if not self._schedule.linked(*ends, self.round, now, **asked):

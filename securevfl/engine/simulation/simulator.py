@@ -142,7 +142,7 @@ class Simulation:
         if faults is not None:
             if make_party is None:
                 raise ValueError("Simulation: faults need make_party, which makes parties anew")
-            self._crashes = CrashInjector(self, self, faults, make_party)
+            self._crashes = CrashInjector(self._queue, self, faults, make_party)
         # Arrivals matter to their receivers alone.
         self._quiet = self._crashes is None and not self._aborts
         for index in sorted(parties):
@@ -614,26 +614,12 @@ class Simulation:
             )
         )
 
-    # -- faults: the clock and the slots of the crash injector ---------------------------------
-
-    @property
-    def now(self) -> int:
-        """Virtual time in nanoseconds."""
-        return self._queue.now
-
-    @property
-    def no_messages_in_flight(self) -> bool:
-        """Whether only checks of the fault schedule remain, no message and no timer."""
-        return self._queue.no_messages_in_flight
+    # -- faults: the slots of the crash injector ----------------------------------------------
 
     @property
     def messages_sent(self) -> int:
         """Number of messages that have been sent so far."""
         return len(self.transcript)
-
-    def schedule_faults(self, time: int, purpose: int) -> None:
-        """Schedule a check of the fault schedule at a virtual time, in nanoseconds."""
-        self._queue.schedule(time, FAULTS, purpose)
 
     def on_crash(self, slot: PartySlot) -> None:
         """Replace the copy of a crashed party in a checkpoint that is being taken."""
