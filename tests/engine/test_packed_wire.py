@@ -215,11 +215,8 @@ def test_sealed_bytes_are_those_of_the_packed_elements():
     assert all(plain[:2] == b"P" + bytes((50,)) for plain in shares)
 
 
-@pytest.mark.parametrize("packing", [True, None])
-def test_a_run_ends_in_the_format_in_which_it_began(packing):
-    """States of versions that packed nothing do not say so; what is under way there is plain."""
+def test_a_resumed_run_packs_what_is_declared():
     simulation = Simulation(talkers(), rules=RULES, sealing=Sealing("toy", "run", talkers()))
-    simulation._packing = bool(packing)
     states = []
     asked = iter(range(10))
 
@@ -230,19 +227,15 @@ def test_a_run_ends_in_the_format_in_which_it_began(packing):
 
     simulation.run(pause)
     (saved,) = states
-    state = decode(saved)
-    assert state["packing"] is bool(packing)
-    if packing is None:
-        del state["packing"]
     parties = talkers()
     sealing = Sealing("toy", "run", parties)
-    resumed = Simulation.from_state(parties, state, rules=RULES, sealing=sealing)
+    resumed = Simulation.from_state(parties, decode(saved), rules=RULES, sealing=sealing)
     resumed.run()
     heard_all(parties)
     whole = simulation.transcript.columns()["bytes"].tolist()
     assert resumed.transcript.columns()["bytes"].tolist() == whole
     plain = {e + HEAD + OVERHEAD + 8 * n for e, n in WORDS}
-    assert plain.isdisjoint(whole) is bool(packing)
+    assert plain.isdisjoint(whole)
 
 
 def test_hosts_pack_what_is_declared():

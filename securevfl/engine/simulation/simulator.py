@@ -127,7 +127,6 @@ class Simulation:
         self._patience = round_ns(patience)
         self._copying = copying
         self._sealing = sealing
-        self._packing = True
         self._measured = conditions.compute == "measured"
         self._modelled = conditions.compute == "modelled"
         self._works = conditions.delay_mode != "latency"
@@ -296,7 +295,7 @@ class Simulation:
         departure += chosen
         if activity == "upload" and self._lies(party.index, round):
             stream = keyed_stream(self.seed, party.index, f"lie/{kind}", round)
-            payloads = [replaced(payload, stream, self._element(kind)) for payload in payloads]
+            payloads = [replaced(payload, stream, self._modulus(kind)) for payload in payloads]
         if len(to) == 1 and to[0] != party.index:
             self._depart([self._single(sending, payloads[0])], departure)
             return
@@ -425,8 +424,8 @@ class Simulation:
             return False
         return self._faults.lies(party, max(round, self._crashes.counted), self.clock / 1e9)
 
-    def _element(self, kind: str) -> int | None:
-        """Modulus of a kind's field elements, whether or not they are packed for sending."""
+    def _modulus(self, kind: str) -> int | None:
+        """Modulus of the field elements in a kind of message; None if it declares none."""
         return None if self._rules is None else self._rules.modulus(kind)
 
     def _keep(self, party: PartyState, kind: str, payload: object, round: int, time: int) -> None:
@@ -555,10 +554,6 @@ class Simulation:
             )
         ]
 
-    def _modulus(self, kind: str) -> int | None:
-        """Modulus of the elements that a kind of message packs for sending; None if unpacked."""
-        return self._element(kind) if self._packing else None
-
     def _count_late(self, message: Message) -> None:
         if message.row >= 0:
             self.transcript.mark_late(message.row)
@@ -670,7 +665,6 @@ class Simulation:
         coming = (one for slot in self.slots.values() for one in slot.coming)
         return {
             "seed": self.seed,
-            "packing": self._packing,
             **self._queue.state(coming),
             "last_event": self._last_event,
             "parties": {index: slot.state() for index, slot in self.slots.items()},
@@ -712,8 +706,6 @@ class Simulation:
         _refuse_another_order(parties, options.get("conditions"))
         transcript = Transcript.from_state(state["transcript"], folder)
         self = cls(parties, seed=state["seed"], transcript=transcript, **options)
-        # A run that began before elements were packed ends as it began: with whole words.
-        self._packing = state.get("packing", False)
         self._queue.restore(state)
         self._last_event = state["last_event"]
         self._started = True
