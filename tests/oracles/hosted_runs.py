@@ -45,8 +45,8 @@ _ENDED_IN = 4  # round in which the hosts of a run are ended that is restarted
 _MOST = 120.0  # seconds after which a run is broken off
 _OFTEN = 0.02  # seconds between two polls
 # Fields of a report and of a status: a value of another class could carry more than it says.
-_REPORT = {"status": PartyStatus, "events": list, "rounds_over": list, "messages": int,
-           "bytes": int, "process": int}  # fmt: skip
+_REPORT = {"status": PartyStatus, "events": list, "messages": int, "bytes": int,
+           "process": int}  # fmt: skip
 _STATUS = {"done": bool, "failed": str, "mistake": bool, "waits": str, "round": int,
            "setup_done": bool, "progress": int, "rejected": int,
            "lie": type(None)}  # fmt: skip
@@ -184,7 +184,6 @@ class _Noted:
         self.sent: dict[tuple[int, str, int], list[bytes]] = {}
         self.first: dict[tuple[int, str, int], bytes] = {}
         self.told: list[tuple[str, str]] = []
-        self.over: list[tuple[int, bool]] = []
         self.to_itself = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -206,11 +205,6 @@ class _Noted:
         """Note the event."""
         self.told.append((name, text_of(fields)))
         self._host.record(party, name, fields)
-
-    def round_over(self, party: PartyState, round: int, left: bool) -> None:
-        """Note the round."""
-        self.over.append((round, left))
-        self._host.round_over(party, round, left)
 
 
 class _Hosts:
@@ -239,7 +233,6 @@ class _Hosts:
         self._events: dict[int, list[Any]] = {n: [] for n in self._actors}
         self._sent: dict[int, list[int]] = {n: [] for n in self._actors}  # bytes of each frame
         self._arrived: Counter[int] = Counter()
-        self._over: Counter[int] = Counter()  # rounds that were reported
 
     def contents(self) -> dict[MessageKey, bytes]:
         """Payloads that parties sent in this life; of several with one key the first."""
@@ -395,19 +388,12 @@ class _Hosts:
         """Hold all that a report says besides events against what was seen of its host."""
         host, noted, status = self._actors[n].host, self._noted[n], report.status
         assert host is not None
-        over, self._over[n] = noted.over[self._over[n] :], len(noted.over)
-        now = host.time(host.party)
         reached = len(host.events) + self._arrived[n]  # besides what it sent to itself
         right = {
             "fields": _types(report) == _REPORT and _types(status) == _STATUS,
             "process": report.process == os.getpid(),
             "messages": report.messages == len(self._sent[n]),
             "bytes": report.bytes == sum(self._sent[n]),
-            "rounds": [(r, left) for r, left, _ in report.rounds_over] == over
-            and all(
-                [type(one) for one in each] == [int, bool, int] and 0 <= each[2] <= now
-                for each in report.rounds_over
-            ),
             "round": status.round == host.party.round,
             "wait": status.waits == _waits(host),
             "progress": 0 <= status.progress - reached <= noted.to_itself,

@@ -100,8 +100,6 @@ def test_a_status_that_does_not_follow_from_what_was_seen_is_found(what, changes
         ("bytes", lambda report: {"bytes": report.bytes + 1}),
         ("messages", lambda report: {"messages": report.messages + 1}),
         ("process", lambda report: {"process": 12345678}),
-        ("rounds", lambda report: {"rounds_over": [(1, False, 10**18)]}),
-        ("rounds", lambda report: {"rounds_over": [*report.rounds_over, (7, True, 0)]}),
     ],
 )
 def test_a_report_that_does_not_follow_from_what_was_seen_is_found(what, changes, monkeypatch):

@@ -12,8 +12,10 @@ from typing import Any
 
 from securevfl.errors import ConfigurationError, needs
 
+_SECONDS = 3.0  # in which a cluster must answer
 
-def connect(address: str | None, *, seconds: float = 3.0) -> Any:
+
+def connect(address: str | None) -> Any:
     """The Ray module, connected; without an address a cluster starts on this machine.
 
     Ray listens on all network interfaces, and anybody who may submit work to a cluster can run code
@@ -28,7 +30,7 @@ def connect(address: str | None, *, seconds: float = 3.0) -> Any:
     if ray.is_initialized():
         return ray
     with _own_handler_of_sigterm():
-        return _connected(ray, address, seconds)
+        return _connected(ray, address)
 
 
 def node_address() -> str:
@@ -50,7 +52,7 @@ def _own_handler_of_sigterm() -> Iterator[None]:
             signal.signal(signal.SIGTERM, own)
 
 
-def _connected(ray: Any, address: str | None, seconds: float) -> Any:
+def _connected(ray: Any, address: str | None) -> Any:
     """The Ray module after connecting."""
     options: dict[str, Any] = {
         "log_to_driver": False,
@@ -69,10 +71,10 @@ def _connected(ray: Any, address: str | None, seconds: float) -> Any:
                 "may be too slow for it: try again, or give address= of a cluster that runs"
             ) from None
         return ray
-    _preflight(address, seconds)
+    _preflight(address)
     options.pop("include_dashboard")
     try:
-        _ask_once(address, seconds)
+        _ask_once(address)
         ray.init(address=address, **options)
     except (ConnectionError, RuntimeError, ray.exceptions.AuthenticationError) as error:
         said = str(error).splitlines()[0].partition(". ")[0]
@@ -83,7 +85,7 @@ def _connected(ray: Any, address: str | None, seconds: float) -> Any:
     return ray
 
 
-def _ask_once(address: str, seconds: float) -> None:
+def _ask_once(address: str) -> None:
     """Send a request that fails at once without the cluster's token (Ray retries 20 seconds)."""
     from importlib import import_module
 
@@ -91,7 +93,7 @@ def _ask_once(address: str, seconds: float) -> None:
 
     client = import_module("ray._raylet").GcsClient(address=address)
     with suppress(RpcError):  # whatever else is wrong Ray tells
-        client.internal_kv_keys(b"", namespace=b"securevfl", timeout=seconds)
+        client.internal_kv_keys(b"", namespace=b"securevfl", timeout=_SECONDS)
 
 
 def _ask_for_a_token() -> None:
@@ -111,21 +113,21 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 
 _SETTINGS = 4  # type of the frame that a server answers with
 
 
-def _preflight(address: str, seconds: float) -> None:
+def _preflight(address: str) -> None:
     """Raise ConfigurationError if no Ray cluster answers; Ray itself would try for a minute."""
     import socket
 
     host, _, port = address.rpartition(":")
     try:
         with (
-            socket.create_connection((host, int(port)), timeout=seconds) as plain,
+            socket.create_connection((host, int(port)), timeout=_SECONDS) as plain,
             _wrapped(plain) as link,
         ):
             link.sendall(_PREFACE)
             answer = link.recv(9)
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"engine: no Ray cluster answers at {address!r} within {seconds:g} s ({error}); start "
+            f"engine: no Ray cluster answers at {address!r} within {_SECONDS:g} s ({error}); start "
             "one with `ray start --head`, give HOST:PORT, and the cluster's own RAY_USE_TLS and "
             "certificates"
         ) from None

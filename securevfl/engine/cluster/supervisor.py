@@ -34,6 +34,7 @@ _T = TypeVar("_T")
 
 _TICK = 0.05  # seconds between looks at what was asked
 _REST = 0.2  # seconds between two polls of a party, whose answers take a core from the training
+_PATIENCE = 120.0  # seconds without progress of any party that end a run
 _GRACE = 5.0  # seconds without progress, after a party was lost for good, that end a run
 _SETUP = 10.0  # answers may take as many times longer before the first round: data are loaded
 _SILENCES = 3  # as often may a party be silent and come back; then it would be so again
@@ -98,8 +99,6 @@ class Cluster:
     restarts : int
         Largest number of restarts of a party that died; -1 for no limit. Without
         `PartyAssignment.folder` none is restarted.
-    patience : float
-        Stall timeout: real seconds without progress of any party after which the run has stalled.
     answer : float
         Real seconds within which a party must answer the driver, including its longest computation;
         ten times as many before its first round. A party that does not answer is ended and
@@ -121,7 +120,6 @@ class Cluster:
         address: str | None = None,
         place: Mapping[int, str] | None = None,
         restarts: int = -1,
-        patience: float = 120.0,
         answer: float = ANSWER,
         spares: Callable[[Collection[int]], bool] = operator.not_,
         go_back: GoBack | None = None,
@@ -130,7 +128,6 @@ class Cluster:
         self._spares = spares
         self._go_back = go_back
         self.assignment = assignment
-        self.patience = patience
         self.answer = answer
         self._most = restarts
         self._place = dict(place or {})
@@ -200,7 +197,7 @@ class Cluster:
 
         DataError when a party's own table cannot be used. RunError when a party's code fails, what
         it waits for was lost for good, or a party does not answer before its first round or is
-        missing at the end. StalledError when nothing moves for `patience` seconds.
+        missing at the end. StalledError when no party makes progress for two minutes.
 
         Parameters
         ----------
@@ -581,7 +578,7 @@ class Cluster:
             self._moved = now
             return
         lost = [n for n, record in self._records.items() if record.lost]
-        if now - self._moved < (_GRACE if lost else self.patience):
+        if now - self._moved < (_GRACE if lost else _PATIENCE):
             return
         waiting = "; ".join(
             f"{name_of(n)} {s.waits}"
@@ -594,7 +591,7 @@ class Cluster:
                 f"and the run cannot go on: {waiting}. Everything up to that round is kept; allow "
                 "restarts, or choose parameters that tolerate as many losses"
             )
-        raise StalledError(f"cluster: nothing moved for {self.patience:g} s: {waiting}")
+        raise StalledError(f"cluster: nothing moved for {_PATIENCE:g} s: {waiting}")
 
     def _last_polls(self) -> None:
         """Give the other parties a second to end, and read their last reports."""

@@ -31,7 +31,6 @@ class Report:
 
     status: PartyStatus
     events: list[Event]
-    rounds_over: list[tuple[int, bool, int]]
     messages: int
     bytes: int
     process: int
@@ -60,7 +59,7 @@ class PartyActor:
         self._address = address
         self.host: PartyHost | None = None
         self.store: CheckpointStore | None = None
-        self._reported = self._over = 0
+        self._reported = 0
 
     async def claim(self) -> list[int]:
         """Lock the party's checkpoints for this process; return the rounds it can continue from."""
@@ -118,7 +117,7 @@ class PartyActor:
         """End the incarnation and all its connections."""
         host, peers = self.host, self.peers
         self.host = self.peers = None
-        self._reported = self._over = 0
+        self._reported = 0
         if host is not None:
             host.stop()
         if peers is not None:
@@ -149,10 +148,10 @@ class PartyActor:
         host = self.host
         if host is None:
             return None
-        events, over = host.events[self._reported :], host.rounds_over[self._over :]
-        self._reported, self._over = len(host.events), len(host.rounds_over)
+        events = host.events[self._reported :]
+        self._reported = len(host.events)
         sent = host.transcript
-        return Report(host.status, events, over, sent.messages, sent.bytes, os.getpid())
+        return Report(host.status, events, sent.messages, sent.bytes, os.getpid())
 
     async def models(self) -> dict[str, object]:
         """Present snapshot of the party, with None for attributes that never change."""

@@ -136,7 +136,6 @@ class PartyHost(Owner):
         self.conditions = conditions
         self.transcript = Transcript()
         self.events: list[Event] = []
-        self.rounds_over: list[tuple[int, bool, int]] = []
         self._runner = PartyRunner(party, self, self._late)
         self._runner.setup_done = setup_done
         self._transmit = transmit
@@ -306,8 +305,7 @@ class PartyHost(Owner):
         self._guard(self._sync)
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
-        """Note that the party finished or left a round."""
-        self.rounds_over.append((round, left, self.time(party)))
+        """Do nothing: no reader of a real-time run needs the ends of its rounds."""
 
     def enter_round(self, party: PartyState, round: int) -> None:
         """Count messages of earlier rounds late from now on."""

@@ -33,6 +33,6 @@ def test_a_cluster_that_does_not_start_is_told_in_one_line(monkeypatch, text):
 
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # so that no token is drawn
     with pytest.raises(ConfigurationError, match="did not start a cluster") as caught:
-        _connected(SimpleNamespace(init=init), None, 3.0)
+        _connected(SimpleNamespace(init=init), None)
     assert "\n" not in str(caught.value)
     assert text.partition("\n")[0] in str(caught.value)

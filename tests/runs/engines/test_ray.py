@@ -332,4 +332,4 @@ def test_an_address_where_nobody_listens_is_told():
     from securevfl.engine.cluster.ray_connection import _preflight
 
     with pytest.raises(ConfigurationError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
-        _preflight("127.0.0.1:1", 3.0)
+        _preflight("127.0.0.1:1")
