@@ -1,7 +1,7 @@
 """Feasible numbers K of segments, and the expected cost of each.
 
-K is feasible if enough results for decoding can arrive (`Protocol.results`). Bytes and times come
-from `message_bytes` and `message_times`, memory from the sizes of shares.
+K is feasible if decoding needs at most as many results as there are clients (`Protocol.results`).
+Bytes and times come from `message_bytes` and `message_times`, memory from the sizes of shares.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Choice:
     rounds : int
         Number of server steps; fewer than requested if a budget of sums ends the run.
     setup_seconds, round_seconds, round_error, total_seconds : float
-        Virtual time; `round_error` is the standard error of the prediction's Monte Carlo.
+        Virtual time; `round_error` is the standard error of `round_seconds` over simulated runs.
     bytes : int
         Bytes that all parties send in the whole run.
     setup_bytes, round_bytes : int
@@ -57,11 +57,10 @@ class Choice:
         Multiply-adds by which a client catches up a missed round; 0 if the protocol does not allow
         it.
     helpers : int or None
-        Number of helpers with which the fast parties are as many as the results that the server
-        waits for; None if the protocol has no helpers. A party is fast if its mean delay is at most
-        twice the smallest.
+        Number of helpers, parties without data, with which no round waits for a slow party (mean
+        delay above twice the smallest); None if the protocol has no helpers.
     helped_seconds : float or None
-        Seconds of a round with these helpers.
+        Virtual seconds of a round with these helpers.
     """
 
     segments: int
@@ -210,7 +209,7 @@ def choice_by_needs(
 
 
 def _fast(conditions: Conditions, parties: int) -> int:
-    """Parties with at most twice the smallest mean delay."""
+    """Number of parties whose mean delay is at most twice the smallest one."""
     means = [delay.expectation for delay in conditions.uploads] or [0.0] * parties
     return sum(mean <= 2 * min(means) for mean in means)
 

@@ -24,12 +24,13 @@ class Bits:
     prime, data_bits, model_bits : int
         Prime p, and fractional bits lx and lw.
     largest : int
-        sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w), the largest magnitude of a decoded sum; of
-        the first sums, if the protocol's bound grows with its steps.
+        Bound on the magnitude of a decoded sum: sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w), with
+        client n's columns X-bar_n in units of 2^-lx, and w the bound on weights. If the
+        protocol's bound grows with its steps, it is that of the first sums.
     limit : int
-        Largest magnitude, (p - 1) / 2.
+        Largest magnitude that does not wrap, (p - 1) / 2.
     expected, smallest : int
-        If the bound grows: its expected value at the end, and the smallest usual prime that exceeds
+        If the bound grows: its expected value in the last step, and the smallest usual prime above
         twice this value. Else 0.
     """
 

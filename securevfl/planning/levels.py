@@ -1,4 +1,4 @@
-"""Cost of a protocol's security levels: bytes, messages, and tolerated stragglers lost."""
+"""Cost of a protocol's security levels: bytes, messages, and tolerated stragglers."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def _level(cls: type[Protocol], shape: Shape, options: dict[str, Any], sealed: b
 
 
 def _waits(stage: Stage) -> bool:
-    """Whether the server waits in a stage for any clients, to whom delays of training happen."""
+    """Whether a stage waits for any `count` of all clients, and not for shares of models."""
     whole = all(post.first is None for post in stage.posts)
     return bool(stage.count) and stage.activity != "share" and whole

@@ -149,5 +149,5 @@ def links(parties: int) -> int:
 
 
 def link_memory(parties: int, *, sealed: bool) -> int:
-    """Memory, in bytes, of the links of such a simulation, and of a round's messages."""
+    """Memory, in bytes, of a simulation's `links`, and of a round's messages."""
     return links(parties) * (SEALED_LINK * sealed + UNDER_WAY) + BUFFERS

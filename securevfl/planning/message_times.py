@@ -226,7 +226,7 @@ class Timeline:
         self._busy = np.where(stale.any(axis=2), np.minimum(self._busy, hears), self._busy)
 
     def _serve_in_order(self, posts: Sequence[Post]) -> np.ndarray:
-        """Send as `_serve` does, each time first to the clients that answered most often first."""
+        """Send as `_serve`, to clients in order of how often they were among the first."""
         N, runs = self._parties, np.arange(len(self.now))
         takes, work = np.zeros(N), np.zeros(N)
         for post in posts:
@@ -245,7 +245,7 @@ class Timeline:
         return arrivals
 
     def _some(self, post: Post) -> np.ndarray:
-        """Clients that send a post, or get it of the server, (runs, N)."""
+        """Whether each client sends a post, or receives it from the server, (runs, N) bool."""
         return np.ones_like(self._taken) if post.first is None else self._taken
 
     def _clients_work(self, post: Post) -> np.ndarray:

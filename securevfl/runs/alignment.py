@@ -26,7 +26,7 @@ _EVERY = 2.0  # seconds from one text about progress to the next
 
 
 class Member(Party):
-    """Party that holds identifiers and finds its rows of the common ones."""
+    """Party that has identifiers, and finds its `rows` whose identifiers all members have."""
 
     def __init__(
         self,

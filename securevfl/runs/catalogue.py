@@ -44,7 +44,7 @@ def protocols() -> dict[str, type[Protocol]]:
 
 
 def is_own_data(name: str) -> bool:
-    """Whether a text names an existing file, or a folder but no known data set."""
+    """Whether a text is the path of a file, or of a folder and no name of a known data set."""
     from securevfl.data.catalogue.registry import loaders
 
     path = Path(name)

@@ -41,7 +41,7 @@ def judged(file: str | Path, manifest: str | Path) -> Verdict | None:
 
 
 def keep_evidence(error: LieFoundError, folder: Path) -> LieFoundError:
-    """Write the evidence of a lie to a folder; return the error with the file's path."""
+    """Write the evidence of a lie to a folder; return the error, which then names the file."""
     try:
         path = _written(error.evidence, folder)
     except OSError:

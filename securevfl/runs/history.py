@@ -37,7 +37,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class History(list[dict[str, Any]]):
-    """List of a run's events as mappings, one a server step or one another event.
+    """List of mappings: one for each server step, or one for each other event of a run.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class History(list[dict[str, Any]]):
     """
 
     def to_pandas(self) -> pd.DataFrame:
-        """Data frame with a row an entry and a column a key; NaN where a key is absent."""
+        """Data frame with one row per entry and one column per key; NaN where a key is absent."""
         import pandas as pd
 
         return pd.DataFrame(list(self))
@@ -129,12 +129,12 @@ class HistoryRecorder:
     Attributes
     ----------
     measured : callable
-        Evaluates the models; replaced if they are in other processes. It may return None if models
-        are unavailable.
+        Function that returns the measures of the present models; empty if these are unavailable.
+        Replaced if the models are in other processes.
     keep_models : bool
-        Keep a copy of the models at each evaluation, if they are in this process.
+        Whether to copy the models at each evaluation; they must be in this process.
     good : (int, dict) or None
-        Step and arrays of the newest evaluated models before the loss increased.
+        Step and copied arrays of the newest evaluation before the training loss diverged.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class HistoryRecorder:
         )
 
     def _watch_loss(self, row: Row) -> None:
-        """Warn, once, that the training loss exceeds a thousand times its first value."""
+        """Warn, once, if the loss is NaN or above 1,000 times its first value (at least 1)."""
         first, loss = self.rows[0].get("loss"), row.get("loss")
         if first is None or loss is None or self._diverging:
             return

@@ -71,7 +71,7 @@ class Option:
     needs: str = ""
 
     def has_flag(self, command: str) -> bool:
-        """Whether a command has the option."""
+        """Whether a command has a flag for the option."""
         named = command == "run" or (command == "compare" and self.per_job)
         return bool(self.panel) and (named or command in self.commands.split())
 
@@ -134,8 +134,8 @@ def may_be_none(info: FieldInfo) -> bool:
 def check_values(model: type[BaseModel], values: Mapping[str, object]) -> None:
     """Refuse values that options of a run do not permit; None stands for the default.
 
-    ConfigurationError, whose message begins with `place`, names option and requirement. Values from
-    a file, such as conditions, are checked when the file is read.
+    ConfigurationError names option and requirement. Options whose value may be a file, such as
+    conditions, are checked when the file is read.
     """
     for name, declared in options_of(model).items():
         info, value = model.model_fields[name], values.get(name)
@@ -164,7 +164,7 @@ def _checker(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
 
 
 def requirement(info: FieldInfo) -> str:
-    """Requirement on a value of an option, in words, such as "a finite number of 1 or more".
+    """Requirement on a value of an option, in words, such as "a finite number above 0".
 
     Examples
     --------

@@ -148,7 +148,7 @@ class Run:
 
     @functools.cached_property
     def quality(self) -> dict[str, float]:
-        """Further measures of the trained model on test rows, in plain, by name.
+        """Further measures of the plain (not coded) trained model on test rows, by name.
 
         `securevfl.models.quality.quality` has their definitions. Empty if the plain model is never
         evaluated.
@@ -180,7 +180,7 @@ class Run:
 
     @functools.cached_property
     def planned(self) -> dict[str, Any] | None:
-        """Prediction of the planner beside the measured values; None without message schedule."""
+        """Forecast beside measured values (`held_against`); None with faults or without one."""
         from securevfl.planning.comparison import held_against
 
         if self.spec.faults is not None:

@@ -43,9 +43,8 @@ def _faults_to_file(faults: Faults) -> dict[str, object]:
 class RunSpec(BaseModel):
     """Everything that determines a run; ``config.toml`` stores it.
 
-    Each option of a run is declared here, in one call of `option`. The command line, study files,
-    jobs, ``config.toml``, the report's command and the docstring of `securevfl.run` derive from the
-    declarations. Only the keyword of `run` is written out beside it, for editors.
+    Each option of a run is declared here, by one call of `option`. The command line, study files,
+    ``config.toml``, the report and the docstring of `securevfl.run` derive from the declarations.
 
     A specification has a run's final values. The arguments of `securevfl.run` may differ:
     conditions and faults also by name or file, and None for the run's choice.

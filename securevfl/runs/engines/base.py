@@ -37,8 +37,8 @@ class Course:
 class Ended:
     """Outcome of a run that reached its end.
 
-    `wall_seconds` is real time, with that before a resume, if known. `keep` writes the state from
-    which the run can be resumed at its end, if its result cannot be saved.
+    `wall_seconds` is real time, with that before a resume if known. `keep` writes a checkpoint of
+    the finished run; it is called if the result cannot be saved.
     """
 
     transcript: Transcript

@@ -28,7 +28,7 @@ def get_engine(name: str) -> Engine:
 
 
 def check_supported(engine: Engine, values: Mapping[str, object]) -> None:
-    """Refuse options of a run that an engine does not support (ConfigurationError)."""
+    """Raise ConfigurationError for an option of a run that an engine does not support."""
     for name, declared in options_of(RunSpec).items():
         value = values.get(name)
         usual = RunSpec.model_fields[name].default
@@ -43,7 +43,7 @@ def check_supported(engine: Engine, values: Mapping[str, object]) -> None:
 
 
 def check_conditions(engine: Engine, conditions: Conditions) -> None:
-    """Refuse delays that model the sender's work on an engine in real time (ConfigurationError)."""
+    """Raise ConfigurationError if delays are work of the sender, and the engine is in real time."""
     if conditions.delay_mode == "latency" or "delay_mode" in engine.supports:
         return
     raise ConfigurationError(

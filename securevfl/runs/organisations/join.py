@@ -71,7 +71,7 @@ class Member:
         self._use = functools.partial(use_session, *used, folder)
 
     def agrees_to(self) -> dict[str, str]:
-        """Terms in words, which the party signs."""
+        """Terms that the party signs, in words by name."""
         return self.terms.lines(self.manifest.protocol)
 
     def _use_data(self) -> None:
@@ -201,12 +201,12 @@ def join(
 ) -> Summary:
     """Take part in the session of an invitation over its relays; return this party's summary.
 
-    A stopped party continues in the same `folder`. The server has the `manifest` file; other
-    parties without one receive it from the server, after `patience` seconds with a notice. `say`
-    gets the terms and what the sums will tell, then `agree` is called; if it returns false, nothing
-    is signed, and a ConfigurationError is raised. A party whose signature all parties have seen is
-    not asked again. `key` is the party's key file, `data` its table. Errors are those of `Member`;
-    CarrierError if no relay admits the party; RunError if another's code fails or the disk is full.
+    `key` is the party's key file, `data` its table. A stopped party continues in the same `folder`.
+    The server needs the `manifest` file; others without it receive it from the server. `say` gets
+    sentences for the user, such as the terms, and parties not heard for `patience` seconds. After
+    the terms `agree` is called, unless all have seen the party's signature: if it returns false,
+    nothing is signed, and a ConfigurationError is raised. Other errors are those of `Member`;
+    CarrierError if no relay admits the party; RunError if a party's code or the disk fails.
     """
     index = invitation.index
     if index == SERVER and manifest is None:

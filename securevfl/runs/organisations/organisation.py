@@ -238,8 +238,8 @@ class Organisation:
     def passed(self, phase: str) -> int:
         """Nanoseconds since a phase began, including pauses between this party's processes.
 
-        All times in the history count from the start of the session. The result is never below the
-        newest event's time, even if the machine's clock was set back.
+        Training, evaluation and process events share one start, so times in the history are
+        comparable. The result is never below the newest event's, even if the clock was set back.
         """
         phases = TOLD if phase in TOLD else (phase,)
         newest = max((event.time for event in self.log.events(*phases)), default=0)

@@ -55,7 +55,7 @@ _NO_DEADLINE = "9999-12-31T00:00:00+00:00"
 
 
 class NewRowsOwner(TableOwner):
-    """Party in the search for common new rows; `asker` sends their number to `everybody`."""
+    """Party that finds the common new rows; `asker` tells `everybody` how many they are."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class NewRowsOwner(TableOwner):
 
 
 class Handing(Party):
-    """Party of a phase in which `sender` sends each of `receivers` the value with its number."""
+    """Party of a phase in which `sender` sends ``values[n]`` to each party n of `receivers`."""
 
     kept: ClassVar[tuple[str, ...]] = ("value",)
 
@@ -127,7 +127,7 @@ class PredictingOrganisation(Organisation):
 
     `asker` is the number of the party that asked for the prediction.
 
-    DataError for rows that cannot be prepared, and for training rows with a budget of sums.
+    DataError for rows that cannot be prepared, or were trained on under a `sum_budget`.
     """
 
     phases: ClassVar[tuple[str, ...]] = (ALIGNING, BLINDING, PREDICTING, TELLING)
@@ -178,7 +178,7 @@ class PredictingOrganisation(Organisation):
         return party
 
     def phase(self, name: str) -> Phase | None:
-        """A phase as this party carries it out; nothing is blinded where the server asks."""
+        """A phase for this party; None for `BLINDING` and `TELLING` if the server asks."""
         if name == ALIGNING:
             _ = self.rows  # what is wrong with them is said before anything is told of them
             everybody = sorted(self.manifest.entries)
@@ -227,7 +227,7 @@ class PredictingOrganisation(Organisation):
         return int(self.folder.result(ALIGNING)["rows"])
 
     def _go_back(self, phase: str, at: int | None) -> None:
-        """Forget what follows from a phase, too: no numbers blind the sums of two lists of rows."""
+        """Repeat a phase and all later ones: masks must not blind the sums of two lists of rows."""
         for one in self.phases[self.phases.index(phase) :]:
             super()._go_back(one, at if one == phase else None)
 
