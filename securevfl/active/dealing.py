@@ -52,7 +52,7 @@ class Form:
     repetitions : int
         Number m of checks; an inconsistent dealing passes each with probability below 2/p.
     constant : bool
-        Whether the values at all data points are one array, as for a model.
+        Whether all K data points have the same array, as for a model; holders then check it.
     """
 
     code: LagrangeCode
@@ -120,28 +120,20 @@ class Proof:
     statement: Statement
 
 
-def bits_of_soundness(form: Form, holders: int | None = None) -> float:
-    """Soundness in bits of theorem 1 for one hash query: -log2 C(H, K+T+1) (2/p)^m.
+def bits_of_soundness(form: Form) -> float:
+    """Soundness in bits of theorem 1 for one hash query and H = N: -log2 C(N, K+T+1) (2/p)^m.
 
     Each doubling of hash queries and dealings takes one bit.
-
-    Parameters
-    ----------
-    form : Form
-        Parameters of the dealing.
-    holders : int, optional
-        Number H of honest holders; all by default.
     """
     code = form.code
-    H = code.parties if holders is None else holders
-    sets = math.comb(H, code.size + 1)
+    sets = math.comb(code.parties, code.size + 1)
     if form.constant:
-        sets = max(sets, math.comb(H, code.size))
+        sets = max(sets, math.comb(code.parties, code.size))
     return form.repetitions * (math.log2(code.field.modulus) - 1) - math.log2(max(1, sets))
 
 
-def repetitions(code: LagrangeCode, bits: float = BITS) -> int:
-    """Smallest number m of check repetitions for `bits` bits of soundness (`bits_of_soundness`).
+def repetitions(code: LagrangeCode) -> int:
+    """Smallest number m of checks that gives `BITS` bits of soundness (`bits_of_soundness`).
 
     Raises
     ------
@@ -149,10 +141,10 @@ def repetitions(code: LagrangeCode, bits: float = BITS) -> int:
         If 64 repetitions are not enough, as for p below 31.
     """
     for m in range(1, 65):
-        if bits_of_soundness(Form(code, (1, 1), m)) >= bits:
+        if bits_of_soundness(Form(code, (1, 1), m)) >= BITS:
             return m
     raise ConfigurationError(
-        f"verifiable dealing: {bits:g} bits of soundness need more than 64 checks at p = "
+        f"verifiable dealing: {BITS} bits of soundness need more than 64 checks at p = "
         f"{code.field.modulus}; take a larger prime"
     )
 

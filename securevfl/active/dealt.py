@@ -1,7 +1,7 @@
-"""Verifiable dealing on protected values: a dealer's proofs and a holder's check.
+"""Verifiable dealing (`securevfl.active.dealing`) on values that `securevfl.verified` protects.
 
-`securevfl.verified` proves that a coalition's view of it (shares, blinds, c, root and paths) can be
-simulated from T shares of the data, because leaves are PRF outputs of keys that are used once.
+It proves that a coalition's view of a dealing (shares, blinds, c, root and paths) can be simulated
+from T shares of the data, because leaves are PRF outputs of keys that are used once.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ def _compare(
     other_signature: bytes,
     verifier: bytes,
 ) -> np.ndarray:
-    """Empty array, or the error for two contradicting or unsigned statements."""
+    """Empty array, for `Secret.map`; raises what `compared` raises."""
     if other.shape != (6, DIGEST) or other.dtype != np.uint8:
         raise _dispute(dealer, kind, step, places, "has another form than a story")
     shown = zip(places, (mine, other), (signature, other_signature), strict=True)
@@ -370,7 +370,7 @@ def refuse_lie(verifier: bytes, one: Statement, other: Statement) -> None:
 def _dispute(
     dealer: int, kind: str, step: int, places: tuple[int, int], why: str, keys: bool = False
 ) -> RunError:
-    """Error for a dispute of two holders; `keys` if the dealer may have sent two signing keys."""
+    """Error for a dispute of two holders; with `keys` the dealer may have sent them two keys."""
     return RunError(
         f"{kind!r} of step {step}: what party {places[1]} says that party {dealer} dealt it {why}. "
         f"Dispute of {places[0]} and {places[1]}: one of both errs"
@@ -419,7 +419,7 @@ def _refuse(
     verifier: bytes,
     *said: Any,
 ) -> np.ndarray:
-    """Empty array, or the error for a dealing that is unsigned or fails the check."""
+    """Empty array, for `Secret.map`; raises what `checked` raises."""
     dealer, kind, step, _, start, *own, run = said
     leaf, siblings, root, values = own[1:]
     if not is_signed_by(verifier, signature, statement_text(*said)):

@@ -1,10 +1,10 @@
-"""One history for all clients at level covert: the server signs a hash chain of rounds.
+"""Signed history of rounds, for the security level "covert": all clients are told the same.
 
-After round t all clients have h_t = H(h_{t-1}, all announcements of the round, dL/dH), with the
-server's signature. In the next round each client sends h_t beside each share, and continues only if
-all clients show the same h. Before the first gradient h is zeros. A client that sees another h asks
-for its signature: two different histories under one incarnation and start are two signatures, which
-convict the server.
+After round t all clients have the hash h_t = H(h_{t-1}, all announcements of the round, dL/dH),
+signed by the server; dL/dH is the gradient of the loss by the summed embeddings. In the next round
+each client sends h_t beside each share, and continues only if all clients show the same h. Before
+the first gradient h is zeros. A client that sees another h asks for its signature: two histories
+signed for one round, incarnation and start convict the server.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def tell_missed(server: Any, message: Any) -> None:
 
 
 def may_lack(client: Any) -> bool:
-    """Whether the announcement of a round never arrived, so that its step may be missing."""
+    """Whether a round before the current one never reached the client, which may lack its step."""
     found: bool = client.round > client.round_before + 1
     return found
 
@@ -97,11 +97,13 @@ def may_lack(client: Any) -> bool:
 async def catch_up(client: Any) -> list[tuple[Any, ...]]:
     """Rounds that the client missed, in order: number, announced values and dL/dH.
 
-    Rounds up to the last one that it received are refused, because the server could make it step by
-    another sum of such a round. Rounds from the current one on are left out.
+    A round that the client received already is refused: repeating it with another sum would change
+    the client's model. Rounds from the current one on are left out.
 
     Raises
     ------
+    ProtocolError
+        If the answer is malformed, or its rounds do not ascend from the client's last one.
     RunError
         If the server's signature of a dL/dH is not on this client's own history.
     """
@@ -128,9 +130,10 @@ NOTHING = 0, 0, b""  # `attempted` of a client: round, the one that it was in be
 
 
 def come_back(client: Any) -> None:
-    """Prepare a restarted client: the announced sum still binds it if it repeats that round.
+    """Prepare a restarted client for repeating rounds.
 
-    If it goes back to an earlier round, its models are computed again, so that sum is forgotten.
+    If it repeats the round of the newest announced sum, it accepts only this sum (`told_of_sum`).
+    If it goes back further, its models are computed again, so this sum is forgotten.
     """
     client.round_before = client.round
     if client.round < client.attempted[1]:
@@ -138,11 +141,11 @@ def come_back(client: Any) -> None:
 
 
 def told_of_sum(client: Any, round: int, told: bytes) -> None:
-    """Raise RunError if a round's sum differs from the one announced before, even before a crash.
+    """Raise RunError if a round's sum is not over the clients announced for it before.
 
-    Otherwise a single client could be made to step by a sum that only it received. `told` encodes
-    the announced values without the server's incarnation: a restarted server repeats a sum over the
-    same clients.
+    This also holds after a crash. Else the server could make one client step by a sum that only it
+    received. `told` encodes the announced values without the server's incarnation: a restarted
+    server repeats a sum over the same clients.
     """
     newest, _, before = client.attempted
     if round == newest and told != before:
@@ -170,7 +173,7 @@ def hear(client: Any, round: int, *announced: Any, payload: Any) -> Secret:
     Raises
     ------
     RunError
-        If the server's signature is not on the client's own history: one of both errs.
+        If the server's signature is not on the client's own history: one of the two is wrong.
     """
     forms = Secret, Secret, Bytes
     if not isinstance(payload, tuple) or tuple(map(type, payload)) != forms:
@@ -186,7 +189,7 @@ def hear(client: Any, round: int, *announced: Any, payload: Any) -> Secret:
 
 
 def shown(client: Any) -> tuple[Secret]:
-    """The newest history hash, sent beside a share; `tell` later adds its signature."""
+    """The newest history hash, to send beside a share; stored with its signature for `tell`."""
     client.shown = {**dict([*client.shown.items()][1 - SHOWN :]), client.round: client.story}
     return (client.story[0],)
 
@@ -277,7 +280,7 @@ def _refuse_unsigned(
     run: bytes,
     verifier: bytes,
 ) -> np.ndarray:
-    """Empty array, or the error for a history that the server has not signed."""
+    """Empty array, for `Secret.map`; RunError if the server has not signed the history."""
     statement = Statement(_subject(start, round, life, run), h.tobytes(), signature)
     if not statement.is_valid({SERVER: verifier}):
         raise RunError(
@@ -303,7 +306,7 @@ def _compare(
     run: bytes,
     verifier: bytes,
 ) -> np.ndarray:
-    """Empty array, or the error for two contradicting or unsigned histories."""
+    """Empty array, for `Secret.map`; raises what `compare` raises."""
     if np.array_equal(h, other):  # as of a client that a crash took back, and that caught up
         return np.empty(0)
     if lives[0] != lives[1] and not np.array_equal(start, other_start):

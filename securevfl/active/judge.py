@@ -102,7 +102,7 @@ class LieFoundError(RunError):
     party, why : int, str
         Number of the party, and a sentence on what it signed.
     evidence : BadDealing, TwoStories or WrongUpload
-        Evidence that anybody can check with the parties' public keys; `kept` is its file, if any.
+        Evidence that anybody can check with the parties' public keys.
     """
 
     def __init__(self, party: int, why: str, evidence: Evidence, kept: Path | None = None) -> None:

@@ -36,16 +36,16 @@ class Signing:
 
 
 async def exchange_keys(party: Participant, *, server: bool = False) -> Sworn:
-    """Keys for the run, in checkpoint form; empty if a manifest has the keys.
+    """New signing key of this party, and received public keys; empty if a manifest has keys.
 
-    With `server`, the server checks statements, so it waits for keys. Without it, the server waits
-    for none, and may be killed meanwhile.
+    `signing_of` reads the result, which a checkpoint can store. With `server`, the server checks
+    statements, too, so it waits for the clients' keys; otherwise it only sends its own.
 
     Raises
     ------
     RunError
-        If a waiting server was killed meanwhile: the keys that it received are lost, and the others
-        have a key that it lost.
+        If a server that waits was restarted during the exchange: the others have a key of it whose
+        secret half is lost.
     """
     if party.signing is not None:
         return ()
@@ -82,7 +82,7 @@ def signing_of(party: Participant, sworn: Sworn) -> Signing:
 
 
 def new_start(party: Participant) -> Secret:
-    """Random bytes for a start, so that dealings before a restored folder contradict nothing."""
+    """Random bytes that name a start, so that an older, restored folder contradicts nothing."""
     found: Secret = party.tag(party.key("start"), "start")
     return found
 

@@ -1,7 +1,8 @@
 """Signed statements: a party that signs one cannot later claim something else.
 
-Two different statements by one signer about one subject are evidence against it. So a statement has
-its subject (run, life, start, step) separate from its content (docs/active.md).
+Two different statements by one signer about one subject are evidence against it. So the subject
+(what a statement is about: run, incarnation, start, signer, kind and step) is separate from its
+content (docs/active.md).
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Statement:
         )
 
     def contradicts(self, other: Statement) -> bool:
-        """Whether both are on one start and step, but differ in content or in number of life."""
+        """Whether both are on one start and step, but differ in content or incarnation number."""
         one, two = self.subject, other.subject
         alike = one == replace(two, life=one.life)  # a start has one life
         return alike and (one.life, self.content) != (two.life, other.content)
@@ -135,7 +136,7 @@ class ApartError(RunError):
 
 
 def refuse_apart(own: np.ndarray, parties: tuple[int, ...], *others: np.ndarray) -> np.ndarray:
-    """Empty array, or an ApartError for the parties whose digest differs from this party's."""
+    """Empty array, for `Secret.map`; ApartError if a digest differs from this party's."""
     found = [n for n, one in zip(parties, others, strict=True) if not np.array_equal(own, one)]
     if found:
         raise ApartError(found)

@@ -1,4 +1,4 @@
-"""Keys held by several parties: their maker signs a tag of each, the same for all holders.
+"""Tags of keys that several parties hold: the dealer signs the same list of tags for each.
 
 The tags are PRF outputs of the keys under a separate label. A holder recomputes the tags of its own
 keys, and holders compare what they received as for dealings (`securevfl.active.dealt`).
@@ -119,7 +119,7 @@ def _refuse(
     verifier: bytes,
     *mine: np.ndarray,
 ) -> np.ndarray:
-    """Empty array, or the error for tags that are unsigned or not those of the keys."""
+    """Empty array, for `Secret.map`; raises what `checked_tags` raises."""
     if not is_signed_by(verifier, signature, _text(dealer, kind, place, start, every, run)):
         raise _dispute(dealer, kind, place, "lack its signature")
     if any((every[n] != own).any() for n, own in zip(numbers, mine, strict=True)):
