@@ -139,7 +139,7 @@ class Conditions:
             )
 
     def delay(self, seed: int, party: int, round: int, activity: str) -> int:
-        """Delay in nanoseconds of a party's message for an activity (upload, share) in a round."""
+        """Nanoseconds by which an activity ("upload", "share") delays a message; 0 for others."""
         if not 0 <= party < len(self.uploads):
             return 0
         seconds = self.uploads[party].seconds(seed, party, self.spell(party, round), activity)
@@ -157,13 +157,13 @@ class Conditions:
         return (round + party) // self.persistence
 
     def transfer(self, nbytes: int, sender: int = SERVER) -> int:
-        """Nanoseconds that a message occupies its sender's uplink."""
+        """Nanoseconds that a message occupies its sender's uplink; 0 without a limit."""
         own = 0 <= sender < len(self.uplinks)
         rate = self.uplinks[sender] if own else self.bandwidth
         return 0 if rate is None else round_ns(8 * nbytes / rate)
 
     def download(self, nbytes: int, receiver: int) -> int:
-        """Nanoseconds that a message of the server occupies its receiver's downlink."""
+        """Nanoseconds that the server's message occupies its receiver's downlink; 0: no limit."""
         own = 0 <= receiver < len(self.downlinks)
         rate = self.downlinks[receiver] if own else None
         return 0 if rate is None else round_ns(8 * nbytes / rate)

@@ -46,9 +46,9 @@ def load_conditions(
 ) -> Conditions:
     """Conditions from a name, a TOML file, or a mapping with the file's keys.
 
-    A name is "none", "paper", one of `securevfl.engine.traces.MEASURED`, or one that an installed
-    package declares (`named_conditions`).
-    A file or mapping takes one of five forms:
+    A `Conditions` is returned unchanged. A name is "none", "paper", one of
+    `securevfl.engine.traces.MEASURED`, or one that an installed package declares
+    (`named_conditions`). A file or mapping takes one of five forms:
 
     - ``pattern = "paper"``, with parameters of `paper`;
     - ``pattern = "slow_set"`` and ``slow_parties = [1, 4]``, with parameters of `slow_set`;

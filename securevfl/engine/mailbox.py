@@ -137,7 +137,7 @@ class Mailbox:
             wait.take(message)
 
     def finish(self) -> list[Message]:
-        """End the present wait and return its messages; further ones for it count as late."""
+        """End the present wait and return its messages; after a collect, further ones are late."""
         wait = self.wait
         self.wait = None
         if wait is None:

@@ -291,7 +291,7 @@ class Party:
         self.broadcast(ANNOUNCE, payload, to)
 
     def conclude(self, to: Sequence[int] | None = None) -> None:
-        """End the loops over `rounds` at the other parties."""
+        """End the loops over `rounds` at the other parties, in one round after the current one."""
         self.round += 1
         self.broadcast(ANNOUNCE, STOP, to)
 

@@ -140,7 +140,7 @@ class PartyRunner:
             self._step(*self._outcome())
 
     def put_each(self, messages: list[Message]) -> None:
-        """Give arrived messages, of kinds without handlers, to the mailbox; then `go_on`."""
+        """Give arrived messages, of kinds without handlers, to the mailbox; call `go_on` next."""
         if not self.done:
             self.mailbox.put_each(messages)
             return

@@ -131,7 +131,7 @@ class Transcript:
         return number
 
     def _spill(self) -> None:
-        """Move the oldest of the newest rows to the older rows, a chunk at a time."""
+        """Move the oldest rows in memory, a chunk at a time; on an OSError they stay, and warn."""
         while len(self._columns["sender"]) >= 2 * CHUNK:
             oldest = {
                 name: np.array(column[:CHUNK], np.dtype(column.typecode))

@@ -60,7 +60,7 @@ class RowSums:
     rounded: int = 0
 
     def units(self, data_bits: int) -> int:
-        """Bound on the row sums max_i sum_j |X-bar[i,j]| at so many bits, in units of 2^-lx."""
+        """Bound on the row sums max_i sum_j |X-bar[i,j]|, in units of 2^-lx, lx = `data_bits`."""
         bound: int = math.ceil(self.largest * 2**data_bits + self.rounded / 2)
         return bound
 

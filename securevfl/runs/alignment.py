@@ -131,7 +131,7 @@ class Teller:
         self._started = self._told = time.perf_counter()
 
     def __call__(self, steps: int) -> None:
-        """Add `steps` to the count."""
+        """Add `steps` to the count; report it if the last report is two seconds old."""
         self._done += steps
         now = time.perf_counter()
         if now - self._told < _EVERY or not self._done:

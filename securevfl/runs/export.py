@@ -478,7 +478,7 @@ def _save_all(
 
 
 def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | None:
-    """Models from a finished run's folder, without its data; None if no party had all its models.
+    """Models from a finished run's folder, without its data; None if it has no descriptions.
 
     Parameters
     ----------

@@ -164,7 +164,7 @@ class HistoryRecorder:
         self.measured: Callable[[], dict[str, float]] = self._measured
 
     def record(self, event: Event) -> None:
-        """Process an event of a party."""
+        """Add a row for a step of the server (its event "round"), else an entry of `events`."""
         entry = row_of(event)
         if event.name == "again" and event.party == SERVER:
             self._add_again(entry)
@@ -187,7 +187,7 @@ class HistoryRecorder:
             self._add({**entry, "event": "round"})
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Evaluate once all clients have finished the newest row's round."""
+        """Evaluate once all clients finished the newest row's round; record who left a round."""
         if left:
             self.events.append(
                 {"event": "left", "party": party, "round": round, "time": time / 1e9}
@@ -198,7 +198,7 @@ class HistoryRecorder:
                 self._evaluate()
 
     def finish(self) -> None:
-        """Evaluate the models at the end of the run."""
+        """Evaluate the last row unless it has been, and pass it to `progress` and `track`."""
         if self.rows and "accuracy" not in self.rows[-1] and "rmse" not in self.rows[-1]:
             self._pending = True
         self._evaluate()

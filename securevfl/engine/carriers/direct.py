@@ -117,7 +117,7 @@ class DirectCarrier:
             wait = min(2 * wait, _LONGEST_WAIT)
 
     def greet(self, connection: _Inward) -> None:
-        """Register a new connection, still unauthenticated."""
+        """Register a new, unauthenticated connection; of too many such ones end the oldest."""
         self._inward[connection] = self._strangers[connection] = None
         if len(self._strangers) > _STRANGERS + 2 * len(self._places):
             next(iter(self._strangers)).end()
@@ -187,7 +187,7 @@ class _Inward(asyncio.Protocol):
         self._carrier.forget(self)
 
     def data_received(self, data: bytes) -> None:
-        """Cut received bytes into datagrams."""
+        """Cut received bytes into datagrams; end a connection that breaks a bound."""
         self._read += len(data)
         self._room += data
         while len(self._room) >= self._wanted:

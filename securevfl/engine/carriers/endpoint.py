@@ -105,7 +105,7 @@ class Endpoint:
         self._wake_by(self.session.next_due_to(peer, now), now)
 
     def _flush(self) -> None:
-        """Send all due datagrams, and set the timer for the next ones."""
+        """Send all due datagrams, record silent peers, and set the timer, to 1 s at most."""
         if self._closed:
             return
         now = self._now()

@@ -304,7 +304,7 @@ def _new_mlkem() -> MLKEM768PrivateKey | None:
 
 
 def _encapsulate(public: bytes, peer: int) -> tuple[bytes, bytes]:
-    """Shared secret and ciphertext for a peer's ML-KEM-768 public key."""
+    """Shared secret and ciphertext for a peer's ML-KEM-768 key; SealError if it is none."""
     from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 
     try:

@@ -22,7 +22,7 @@ _AT_ONCE = 8  # datagrams that are sent again when the timer ends; the next answ
 
 @dataclass
 class Piece:
-    """Part of a frame: the content of one datagram before encryption."""
+    """Part of a frame for one datagram; its fields are those of `Content`."""
 
     flags: int
     total: int
@@ -152,7 +152,7 @@ class Outgoing:
         return self._next < lowest + WINDOW and self._under_way < self._most_under_way
 
     def _again(self, now: float) -> list[_Stored]:
-        """Stored datagrams to resend: gaps reported by the peer, or all after a timeout."""
+        """Datagrams to resend: all after `again`, the first eight after a timeout, else gaps."""
         if self._all_again:
             self._all_again = False
             return [kept for kept in self._kept.values() if not kept.arrived]

@@ -270,7 +270,7 @@ class Session:
         return frozenset(n for n, link in self._links.items() if link.present)
 
     def silent(self, now: float, seconds: float) -> list[int]:
-        """Known peers without new authentic data for `seconds` or longer.
+        """Known peers, not given up, without new authentic data for `seconds` or longer.
 
         A present peer sends every `KEEPALIVE` seconds. Repeated datagrams do not count.
         """
@@ -357,7 +357,7 @@ class Session:
         return True
 
     def _put(self, head: Head, link: _Link, content: Content, now: float) -> None:
-        """Deliver complete frames that are next in order."""
+        """Deliver complete frames that are next in order; give up a peer that sends none."""
         piece = Piece(content.flags, content.total, content.piece)
         try:
             frames = link.incoming.put(head.number, piece)

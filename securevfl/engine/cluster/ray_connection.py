@@ -20,8 +20,9 @@ def connect(address: str | None) -> Any:
 
     Ray listens on all network interfaces, and anybody who may submit work to a cluster can run code
     as its user. So a cluster started by this function requires a token, random unless RAY_AUTH_MODE
-    is set. The token is in RAY_AUTH_TOKEN of this process, which its workers inherit.
-    ConfigurationError if Ray is not installed, or no cluster answers at the address.
+    is set. The token is in RAY_AUTH_TOKEN of this process, which its workers inherit. If Ray is
+    connected already, nothing is done. ConfigurationError if Ray is not installed, or no cluster
+    answers at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     needs("engine: 'ray'", "ray", "ray")

@@ -155,8 +155,8 @@ class Cluster:
     ) -> None:
         """Assign another run of the same parties to the actors, whose run has ended.
 
-        An actor that dies before it has begun is not waited for. ConfigurationError or SealError
-        if the manifest is invalid or its session was used; then nothing has changed.
+        ConfigurationError for another set of parties; ConfigurationError or SealError for an
+        invalid manifest (`PartyAssignment.check`). Then nothing has changed.
 
         Parameters
         ----------
@@ -567,7 +567,7 @@ class Cluster:
     # -- the end -------------------------------------------------------------------------------
 
     def _check_progress(self) -> None:
-        """End a run without any progress."""
+        """Raise StalledError, or RunError after a permanent loss, if there is no progress."""
         statuses = {n: p.status for n, p in self._records.items()}
         signature = [None if s is None else s.progress for s in statuses.values()]
         busy = any(p.poll is not None or p.begin is not None for p in self._records.values()

@@ -296,7 +296,10 @@ class Process:
         )
 
     async def _try_begin(self, phase: Phase) -> None:
-        """Create the party's next incarnation once all other parties are ready for it."""
+        """Create the party's next incarnation once all others are ready for it.
+
+        A client of a tolerant protocol returns alone if the server runs.
+        """
         self._wait_for(self.roster.absent(phase.number))
         alone = phase.tolerant and self._rounds and self.index != SERVER
         if alone and server_runs(self.roster, phase.number, self._origin):
@@ -369,7 +372,7 @@ class Process:
         await self._endpoint.open()
 
     def _look_at(self, phase: Phase, host: PartyHost) -> None:
-        """Start the party once all others know it; notice its end."""
+        """Start the party once all others are connected; raise its error, or store its result."""
         assert self._session is not None
         if not self._begun:
             missing = sorted(set(self.roster.peers) - self._session.present)
@@ -404,7 +407,10 @@ class Process:
         return now - self._server_done_at > _AFTER_SERVER
 
     def _over(self, phase: Phase) -> bool:
-        """Whether all parties have ended this phase, with results on disk."""
+        """Whether all parties, but for silent clients of a tolerant protocol, ended this phase.
+
+        RunError if the others are in a later phase and this party cannot have a result.
+        """
         if self.roster.passed(phase.number):
             if self._result or phase.finished():
                 return True
@@ -528,14 +534,14 @@ class Process:
         self._waited_told = self._waited
 
     def _name_restarted(self) -> None:
-        """Record the parties whose processes restarted since all were here."""
+        """Tell the user which parties' processes restarted since the last call."""
         before, self._lives = self._lives, self.roster.lives
         for n, old, new in zip(self.roster.parties, before, self._lives, strict=False):
             if n != self.index and -1 < old < new:
                 self._say(f"{name_of(n)} was started again")
 
     def _name_silent(self) -> None:
-        """Record the parties not heard for long, and those heard again."""
+        """Record, and tell the user, the parties not heard for `patience` s or heard again."""
         silent = set(self.roster.silent(asyncio.get_running_loop().time(), self.patience))
         for n in sorted(silent - self._silent):
             self._record("silent", {"peer": name_of(n), "seconds": self.patience})

@@ -77,7 +77,7 @@ class Roster:
         return any(beacon.phase > phase for beacon in self.newest.values())
 
     def undone(self, phase: int) -> list[int]:
-        """Parties not known to have ended their part of a phase."""
+        """Other parties not known to have ended their part of a phase."""
         found = []
         for n in self.peers:
             beacon = self.newest.get(n)

@@ -75,7 +75,7 @@ class PartyAssignment:
     start: str = field(default_factory=lambda: token_hex(16))
 
     def identity(self, index: int) -> Identity | None:
-        """A party's long-term key, read on its node.
+        """A party's long-term key, read on its node; None without a manifest.
 
         ConfigurationError if the manifest has another key for it.
         """

@@ -187,7 +187,7 @@ class PartyHost(Owner):
             self._arrive(message)
 
     def reject(self, error: Exception) -> None:
-        """Count and record refused bytes, with the reason."""
+        """Count refused bytes, and record the reason of the first twenty."""
         self._tell_rejected("rejected", {"why": str(error)})
 
     def _refused(self, message: Message) -> bool:

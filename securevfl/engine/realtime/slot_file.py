@@ -173,7 +173,7 @@ class SlotFile:
         return None
 
     def put_ahead(self, round: int, body: bytes) -> None:
-        """Write a record ahead; it replaces the one before."""
+        """Write the newest state written ahead; the one on disk stays there until `sync`."""
         self._open_once()
         new = [place for place in _AHEAD if place in self._unsynced]
         old = sorted(_AHEAD, key=lambda p: self._heads[p].number if p in self._heads else -1)

@@ -237,7 +237,8 @@ class ManifestEntry:
 class Manifest:
     """List of a session's parties, valid once all of them have signed it.
 
-    ConfigurationError for entries or names that cannot be those of a session.
+    ConfigurationError without server or client, for a gap in the numbers, and for equal keys or
+    points.
 
     Attributes
     ----------

@@ -342,7 +342,7 @@ class Sealing:
 
 
 def _introduced(sealers: dict[int, Sealer]) -> dict[int, Sealer]:
-    """Sealers that know each other's public keys."""
+    """The given sealers, after each has been told the others' public keys."""
     keys = {index: sealer.public for index, sealer in sealers.items()}
     for sealer in sealers.values():
         sealer.add_peers(keys)

@@ -465,7 +465,7 @@ class Simulation:
         self._transmit(together)
 
     def _transmit(self, together: Sequence[tuple[Message, int]]) -> None:
-        """Queue the departing messages of one sender on its uplink."""
+        """Queue one sender's departing messages on its uplink, but lost or withdrawn ones."""
         if not self._quiet:
             together = [one for one in together if self._leaves(one[0])]
         if not together:

@@ -64,7 +64,7 @@ class Autosave:
         return time.monotonic() - self._started
 
     def pause(self) -> bool:
-        """Whether the simulation should stop now; asked after each instant of virtual time."""
+        """Whether the simulation should stop now; also begins a checkpoint that is due."""
         if self.stopped:
             return True
         if self._asked:

@@ -160,10 +160,11 @@ def aligned(
 ) -> Iterator[LocalTables | None]:
     """Context in which all parties have read, aligned, split and encoded their tables.
 
-    Yields the tables, or None if interrupted, and writes ``facts.json``. The parties' processes
-    live until the context ends. ConfigurationError unless this process holds the lock of
-    the run's folder. With a manifest, links accept only its identities. `pause` is called often;
-    when it returns True the preparation stops. DataError names a party and the fault in its table.
+    Yields the tables, or None if interrupted, and writes ``facts.json`` into the run's `folder`, on
+    which the caller has the lock. The parties' processes live until the context ends. With a
+    manifest, links accept only its identities. `pause` is called often; when it returns True the
+    preparation stops. ConfigurationError for no folder, or a protocol that cannot use such tables;
+    DataError names a party and the fault in its table.
     """
     tables = tables_of(source, protocol)
     if folder is None:

@@ -243,9 +243,9 @@ class Driver:
 def comes_back_alone(protocol: Protocol) -> bool:
     """Whether a client that died restarts alone while the others go on.
 
-    True if timeouts allow it, if no party waits for a message of all others, and if the result
-    needs no single client's model. Otherwise a client that died between its upload and the answer
-    would miss a step, and all later numbers would change.
+    True if timeouts allow it, or no party waits for messages of all others, or the result needs no
+    single client's model. Otherwise a client that died between its upload and the answer would miss
+    a step, and all later numbers would change.
     """
     one = protocol.data.parties - 1
     goes_on = protocol.card.absence in ("skips", "fills")

@@ -32,7 +32,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
     protocol : str
         Name of a method that `securevfl protocols` lists.
     parties : int
-        Number of clients among which the columns are divided, in order; at most the number of
+        Number of clients among which the columns are divided, in order; reduced to the number of
         columns. If a coded protocol needs more clients, helpers with one constant column are added.
         Helpers protect nothing: a sum of one or two clients' embeddings reveals much.
     owners : sequence of sequences of int, optional

@@ -160,7 +160,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _checked(self, X: object, y: object = None, *, fitting: bool = False) -> Any:
-        """X as numbers, (rows, features) float64, or as a data frame if a column is not numeric."""
+        """X, or (X, y) if `fitting`: float64 numbers, or a data frame if a column is no number."""
         table = as_frame(X)
         given = {"y": y, "y_numeric": is_regressor(self)} if fitting else {}
         if fitting:
@@ -243,7 +243,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     # -- use ---------------------------------------------------------------------------------
 
     def _scores(self, X: object, coded: bool, what: str) -> np.ndarray:
-        """Scores or predictions for rows by the model or, with `coded`, on secret shares."""
+        """Result of method `what` for rows X: of the model or, on secret shares, of the run."""
         check_is_fitted(self, "model_")
         parts = self._parts(self._checked(X))
         # Models that stay in secret shares are of use within their run only.

@@ -75,7 +75,7 @@ def read_descriptions(folder: Path) -> dict[int, About]:
 
 
 def own_arrays(arrays: Mapping[str, np.ndarray], party: int) -> dict[str, np.ndarray]:
-    """Arrays of one party, from those of a run, named as in `Run.models`."""
+    """Arrays of a party among those of `Run.models`, without the prefix, such as "client-0/"."""
     prefix = "server/" if party == SERVER else f"client-{party}/"
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 

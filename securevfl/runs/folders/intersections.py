@@ -57,7 +57,7 @@ def kept_intersection(sets: Sequence[Sequence[str]]) -> tuple[Rows, str] | None:
 
 
 def keep_intersection(sets: Sequence[Sequence[str]], rows: Rows, note: str) -> None:
-    """Cache an intersection, readable by this user only; a failure to write is ignored."""
+    """Cache an intersection of at least 5,000 identifiers, mode 0600; ignore a write error."""
     folder = _folder_for(sets)
     if folder is None:
         return

@@ -90,7 +90,7 @@ class OwnFolder:
         return (self.path / SUMMARY).exists()
 
     def origin(self, phase: str) -> int:
-        """Start of a phase by ``time.time_ns()``, unchanged by restarts."""
+        """Time of the first call for a phase, by ``time.time_ns()``; stored over restarts."""
         origins = self._state.setdefault("origins", {})
         if phase not in origins:
             origins[phase] = time.time_ns()
@@ -98,7 +98,7 @@ class OwnFolder:
         return int(origins[phase])
 
     def use_data(self, file: Path | None) -> None:
-        """Raise ConfigurationError for another table than the one joined (`pin_data`)."""
+        """Set the table in use; ConfigurationError unless it is that of `pin_data`, if any."""
         self._data = None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
         if self._state.get("data", self._data) != self._data:
             raise ConfigurationError(

@@ -169,7 +169,7 @@ class Member:
         return self.kind(manifest, self.terms, self.index, self.folder, self.data, say)
 
     def _record(self, name: str, fields: dict[str, object]) -> None:
-        """Record an event of the process itself."""
+        """Record an event of the process itself, once all parties have signed."""
         if self._organisation is not None:
             self._organisation.note(name, fields)
 

@@ -133,7 +133,7 @@ class Organisation:
         return made.party(index)
 
     def trained(self, party: Party) -> Party:
-        """A new party, given the stored state of the trained one."""
+        """The new object `party`, given the stored state of the trained one."""
         path = self.folder.path / "phases" / TRAINING / "result.svfl"
         read_parties(path, {self.index: party})
         return party

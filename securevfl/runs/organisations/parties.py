@@ -61,8 +61,8 @@ SENT_TO_MEASURE = tuple(
 def measuring(made: Protocol) -> Measuring:
     """Way to measure models when no party sees another's: on shares, by embeddings, or none.
 
-    A protocol with coded inference is measured by it. Nothing is added if the protocol's run
-    already does so, or needs more than each party's own models and columns.
+    A protocol with coded inference is measured by it. "none" if the run itself evaluates on
+    shares (option `secure`), or a party's model needs more than this party's own columns.
     """
     if getattr(made.config, "secure", False) or not made.apart or isinstance(made, SharedModels):
         return "none"

@@ -173,7 +173,7 @@ class PredictingOrganisation(Organisation):
         return found
 
     def trained(self, party: Party) -> Party:
-        """A new party, given the stored state of the trained one."""
+        """The new object `party`, given the stored state of the trained one."""
         read_parties(self.home.path / PARTIES, {self.index: party})
         return party
 

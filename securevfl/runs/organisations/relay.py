@@ -69,7 +69,7 @@ authorization {{
 def init(
     manifests: Sequence[Path], folder: Path, host: str, port: int, listen: str
 ) -> dict[str, str]:
-    """Write certificate and configuration of a relay; return the address that parties need.
+    """Write certificate and configuration of a relay; return texts by name, its address "relay".
 
     The certificate is made once, because parties recognise the relay by its key. `manifests` are
     the sessions that it carries; `host` and `port` are its address for the parties, and `listen`
