@@ -148,7 +148,7 @@ class Conditions:
         return round_ns(seconds)
 
     def spell(self, party: int, round: int) -> int:
-        """Round for which a party's delay is drawn; equal for `persistence` consecutive rounds.
+        """Key of a party's delay: the round or, with `persistence`, the number of its period.
 
         These periods begin in different rounds for different parties.
         """

@@ -57,7 +57,7 @@ class PartyNames:
         return None if match is None else int(match[1])
 
     def listed(self) -> str:
-        """All names, separated by commas."""
+        """All given names, separated by commas."""
         return ", ".join(self._names.values())
 
     def in_text(self, text: str) -> str:

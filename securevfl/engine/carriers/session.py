@@ -357,7 +357,7 @@ class Session:
         return True
 
     def _put(self, head: Head, link: _Link, content: Content, now: float) -> None:
-        """Deliver complete frames that are next in order; give up a peer that sends none."""
+        """Deliver complete frames next in order; give up a peer whose pieces form no frame."""
         piece = Piece(content.flags, content.total, content.piece)
         try:
             frames = link.incoming.put(head.number, piece)

@@ -35,7 +35,7 @@ class Roster:
         return tuple(n for n in self.parties if n != self.index)
 
     def hear(self, beacon: Beacon, now: float) -> bool:
-        """Store a beacon heard at `now`, in s; False, unchanged, if a newer one is known."""
+        """Store a beacon heard at `now`, in s; return whether it is another party's newest."""
         known = self.newest.get(beacon.sender)
         if beacon.sender not in self.peers:
             return False

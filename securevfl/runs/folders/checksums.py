@@ -97,8 +97,8 @@ def write_summary(path: Path, summary: Mapping[str, object]) -> None:
 def read_summary(path: Path) -> Summary:
     """The summary of a run without its checksums, after these were compared with the files.
 
-    A missing file is no error. ConfigurationError if the summary cannot be read; CheckpointError
-    names damaged files.
+    A listed file that is missing is no error. ConfigurationError if the summary cannot be read;
+    CheckpointError names damaged files.
     """
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
