@@ -245,7 +245,7 @@ class Timeline:
         return arrivals
 
     def _some(self, post: Post) -> np.ndarray:
-        """Whether each client sends a post, or receives it from the server, (runs, N) bool."""
+        """Mask of clients that send a post, or receive it from the server, (runs, N) bool."""
         return np.ones_like(self._taken) if post.first is None else self._taken
 
     def _clients_work(self, post: Post) -> np.ndarray:
