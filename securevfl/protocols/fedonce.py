@@ -266,7 +266,7 @@ class Guest(Participant):
         self.send(SERVER, "trained", None)
 
     def batches_of(self, epoch: int) -> Secret:
-        """Rows of the batches of an epoch."""
+        """Row numbers of the batches of an epoch, (batches, |B|), in a secret order."""
         shape = (self.per_epoch, self.coded)
         public = (self.own_rows.shape[0], self.batch, epoch)
         found: Secret = self.chance.call(order, *public, shape=shape, dtype=np.int64)

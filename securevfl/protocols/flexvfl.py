@@ -170,7 +170,7 @@ class Client(OpenClient):
         self.note(clipped)
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch, and of the steps before it, three times as many."""
+        """Multiply-adds of embedding a batch, and three times as many for each of Q_n steps."""
         return super().operations(kind) * (1 + 3 * self.steps)
 
 

@@ -95,7 +95,7 @@ class Parameters:
     scheme : Scheme
         Scheme of encryption.
     holder, quorum : int
-        Number of the client with the secret key; fewest embeddings in a sum.
+        Number of the client with the secret key; number of embeddings in a sum.
     """
 
     scheme: Scheme
@@ -179,7 +179,7 @@ class Server(SummedServer):
 
 
 def quorum_of(config: HEConfig, parties: int) -> int:
-    """Fewest embeddings in a sum.
+    """Number of embeddings in a sum: the option `quorum`, or its default.
 
     PrivacyError when T clients, or the key holder, could subtract their own embeddings from a sum
     and be left with one, or there are too few clients.
@@ -264,7 +264,7 @@ class HESplit(SummedEmbeddings):
 
     @classmethod
     def check_parties(cls, config: HEConfig, parties: int) -> None:
-        """Raise ConfigurationError if the key holder is no client, or the quorum too large."""
+        """Raise ConfigurationError if the key holder is no client, or the quorum out of range."""
         super().check_parties(config, parties)
         if config.holder >= parties:
             raise ConfigurationError(
@@ -342,7 +342,7 @@ class HESplit(SummedEmbeddings):
         return self.most_used(parties, self.public.quorum)
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: N, the quorum, the key holder and |B|."""
+        """Values for summaries: N, the quorum, the scheme, the key holder and |B|."""
         return {
             "N": self.data.parties,
             "quorum": self.public.quorum,

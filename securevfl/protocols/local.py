@@ -146,7 +146,7 @@ class Local(OpenEmbeddings, DownstreamProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Empty: no message leaves the organisation."""
+        """Claims of no protection between the server and client 0, which are one organisation."""
         return (
             Claim("server", "features", "none", "client 0's embeddings are sent in the clear"),
             Claim("server", "model", "none", "client 0's embeddings are sent in the clear"),

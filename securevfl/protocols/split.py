@@ -237,7 +237,7 @@ class Server(OpenServer):
         return filled_step(models, self.aggregation, embeddings, samples, self.round)
 
     def details(self, embeddings: Mapping[int, Secret], samples: np.ndarray) -> dict[str, Any]:
-        """Number of imputed embeddings, and of rows with no known one; empty without imputation."""
+        """Number of absent clients, the rule, and unknown pairs; empty without imputation."""
         if not self.how:
             return {}
         absent = len(self.peers) - len(embeddings)
@@ -263,13 +263,13 @@ def filled_step(
 
 
 def unknown(filling: Model, samples: np.ndarray) -> Secret:
-    """Number of rows of which no embedding is known."""
+    """Number of (client, row) pairs without a known embedding."""
     found: Secret = filling.call(rows_unknown, samples, shape=(), dtype=np.int64)
     return found
 
 
 def rows_unknown(filling: Imputation, samples: np.ndarray) -> int:
-    """Number of rows of which no embedding is known; see `Imputation.unknown`."""
+    """Number of (client, row) pairs without a known embedding (`Imputation.unknown`)."""
     return filling.unknown(samples)
 
 
@@ -435,7 +435,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
 
 
 class IdealSplit(Ideal):
-    """Declared outputs of split training, with rounding and imputation."""
+    """Ideal functionality of split training, with rounding and imputation."""
 
     def __init__(self, world: World, made: Split) -> None:
         super().__init__(world, made.peers(), made.config.weight_bound is not None)

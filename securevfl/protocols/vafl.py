@@ -71,7 +71,7 @@ def drawn(order: Order, round: int) -> np.ndarray:
 
 
 def samples_of(batch: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Samples of a coded batch, from the rows of all segments; see `Batches.samples`."""
+    """Samples of a coded batch, (K |B|,), from the row numbers of all segments, (K, length)."""
     return rows[:, batch].reshape(-1)
 
 

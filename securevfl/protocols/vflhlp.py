@@ -242,7 +242,7 @@ def server_step(
 
 
 class IdealVflhlp(Ideal):
-    """Declared outputs of VFLHLP; other parameters are those of `Ideal`.
+    """Ideal functionality of VFLHLP; other parameters are those of `Ideal`.
 
     Attributes
     ----------
@@ -394,6 +394,6 @@ class Vflhlp(OpenEmbeddings, DownstreamProtocol):
         return self.centre(optimizer=pretraining_optimizer(self.config), stream=stream)
 
     def describe(self) -> dict[str, Any]:
-        """Numbers of the base class, the variant, and the labelled rows."""
+        """Numbers of the base class, the variant, and the labelled rows that step 1 uses."""
         rows = len(self.labelled()[1]) if self.config.active else 0
         return super().describe() | {"variant": self.config.variant, "labelled_rows": rows}

@@ -1,9 +1,10 @@
 """Blinded predictions: a client asks for scores of new rows; the server decodes only masked sums.
 
-The asking client draws a uniform mask for each entry of the sums, and shares the masks among all
-clients, as data are shared. Each client adds its share to its upload. So the server decodes sums
-plus masks, which are uniform even to the server with T clients. The server sends them with its
-network to the asking client, which subtracts the masks and scores the rows.
+The asking client draws a uniform mask for each entry of the sums of embeddings, and secret-shares
+the masks among all clients by the code of the data. Each client adds its share to its upload. So
+the server decodes sums plus masks, which are uniform even to the server and T clients together. The
+server sends them with its network to the asking client, which subtracts the masks and scores the
+rows.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def draw_blind(public: Blindable) -> tuple[Array, Array]:
 
 
 def blind_share(party: Any, public: Blindable, asker: int, share: Any) -> Element:
-    """The client's share of the masks, to add to uploads; ProtocolError if it is malformed."""
+    """Received share of the masks, (length, h), to add to uploads; ProtocolError if malformed."""
     field = public.code.field
     shape = shape_of_blind(public)[1:]
     check_array("prediction: the share of a blind", asker, share, shape, field.dtype, field.modulus)
@@ -71,7 +72,7 @@ def blind_share(party: Any, public: Blindable, asker: int, share: Any) -> Elemen
 
 
 def blinded(sums: Sequence[Any], centre: Centre, *numbers: int) -> Told:
-    """Message of the server to the client that asked: masked sums, weights and `numbers`."""
+    """Message to the client that asked: masked sums, the server model's weights, `numbers`."""
     weights = {
         name: np.array(one.numpy(force=True)) for name, one in centre.network.state_dict().items()
     }

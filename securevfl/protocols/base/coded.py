@@ -34,7 +34,7 @@ class OnShares(Protocol):
 
     @classmethod
     def settled(cls, config: Any, shape: Shape) -> Any:
-        """Options without gaps, for data of some shape; see `BudgetedConfig.settled`."""
+        """Options whose open sizes follow from the shape of the data (`BudgetedConfig.settled`)."""
         return config.settled(sum(shape.widths), shape.rows)
 
     @property
@@ -46,7 +46,7 @@ class OnShares(Protocol):
     @property
     @abstractmethod
     def prss(self) -> Prss | None:
-        """Holders of each key of the masks of uploads; None without masks."""
+        """Secret sharing of the masks of uploads, with each key's holders; None without masks."""
 
     @abstractmethod
     def quantised_columns(self) -> dict[int, np.ndarray]:
@@ -73,9 +73,9 @@ class OnShares(Protocol):
 
     @classmethod
     def check_blinded(cls, config: Any) -> None:
-        """Raise ConfigurationError for options without a prediction hidden from the server.
+        """Raise ConfigurationError for options that allow no prediction hidden from the server.
 
-        These are evaluation without masks, and the level active.
+        These are ``masked = false`` and ``security = "active"``.
         """
         if not getattr(config, "masked", True):
             raise ConfigurationError(
@@ -89,14 +89,17 @@ class OnShares(Protocol):
 
     @abstractmethod
     def predicting(self, rows: int) -> Self:
-        """A copy with the parameters of a coded prediction of so many rows."""
+        """Copy of the protocol, with parameters for a coded prediction of so many rows."""
 
     def draw_blind(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers that blind a prediction of so many rows, and all clients' shares of them."""
+        """Masks of a prediction of so many rows, and all clients' shares of them (`draw_blind`)."""
         return draw_blind(self.predicting(rows).public)
 
     def blind(self, party: Party, rows: int, asker: int, share: Any) -> None:
-        """Have a party of a prediction blind the sums by its share; the server has none."""
+        """Set `party.blind` for a prediction: the received share of masks; True at the server.
+
+        `asker` is the client that sent the share. ProtocolError if the share is malformed.
+        """
         made: Any = party
         public = self.predicting(rows).public
         made.blind = party.index == SERVER or blind_share(party, public, asker, share)
@@ -121,9 +124,9 @@ class OnShares(Protocol):
 class CodedProtocol(OnShares):
     """A protocol whose clients share data and models by a `LagrangeCode` and upload sums psi.
 
-    Kinds of message are "train-data" (data shares), "model" (model shares) and "key" (keys of
-    masks). The announcement of a round has `rows`, the batch B; the message "attempt" has
-    `sharers`, the clients S in the sum.
+    psi is the sum of all clients' embeddings, computed on shares. Kinds of message are "train-data"
+    (data shares), "model" (model shares) and "key" (keys of masks). The announcement of a round has
+    `rows`, the batch B; the message "attempt" has `sharers`, the clients S in the sum.
     """
 
     @property

@@ -25,7 +25,7 @@ def decode_results(
     degree: int,
     corrected: bool,
 ) -> tuple[Element, list[int]]:
-    """Values of the computed polynomial at the data points, and parties with wrong results.
+    """Decoded values at the K data points, and the parties with wrong results.
 
     NotEnoughResultsError for fewer than R results, CorruptResultsError for more wrong ones than can
     be corrected, and without `corrected` ProtocolError for a malformed one.
@@ -37,7 +37,9 @@ def decode_results(
     code : LagrangeCode
         Code of the shares.
     results : mapping of int to Element
-        Results of this `shape` by party; with `corrected` some may be arbitrary.
+        Results by party; with `corrected` some may be arbitrary.
+    shape : tuple of int
+        Shape of each result.
     degree : int
         Degree of the computation in the shares: R = degree (K+T-1) + 1.
     corrected : bool
@@ -94,14 +96,14 @@ def is_any(values: np.ndarray) -> np.bool_:
 def which_wrong(
     first: np.ndarray, field: PrimeField, points: np.ndarray, R: int, *others: np.ndarray
 ) -> np.ndarray:
-    """Mask of wrong results, (results,) bool: those off the polynomial that most lie on."""
+    """Mask of wrong results, (results,) bool: those off the polynomial that most results fit."""
     flat = np.stack([first, *others]).reshape(1 + len(others), -1)
     good: np.ndarray = error_correction.honest(field, points, flat, R)
     return ~good
 
 
 def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
-    """Values of all rows, in the order of rows, joined from numbered parts.
+    """Values of all rows in row order, (rows, ...), joined from numbered parts.
 
     Parameters
     ----------
@@ -122,7 +124,7 @@ def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
 def placed(
     first: np.ndarray, rows: int, samples: list[np.ndarray], *others: np.ndarray
 ) -> np.ndarray:
-    """Values of several parts at their row positions; row -1, padding, is left out."""
+    """Values of several parts at the row numbers `samples`; row -1, padding, is left out."""
     values = np.empty((rows, *first.shape[1:]), first.dtype)
     for own, part in zip(samples, (first, *others), strict=True):
         values[own[own >= 0]] = part[own >= 0]

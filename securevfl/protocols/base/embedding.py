@@ -125,7 +125,7 @@ class EmbeddingProtocol(SplitProtocol):
         client: str = "client",
         width: int | None = None,
     ) -> tuple[MessageSpec, ...]:
-        """The three messages of a step of split training, in the order of the round.
+        """Declarations of a step's messages, in order: announcement, embedding, gradient.
 
         Parameters
         ----------
@@ -166,7 +166,11 @@ class EmbeddingProtocol(SplitProtocol):
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Message kinds with row values; if undeclared, gradients and embeddings or uploads."""
+        """Message kinds with row values.
+
+        Without declared messages: "gradient", and "embedding", which counts as an upload if a claim
+        hides the features from the server.
+        """
         if self.messages:
             return super().exposures
         hiding = ("perfect", "statistical", "computational")
@@ -184,7 +188,7 @@ class EmbeddingProtocol(SplitProtocol):
         return self.centre(self.aggregation.width(self.config.width), stream=stream)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
-        """Clients whose embeddings enter the experimenter's evaluation."""
+        """Clients whose embeddings `scores` aggregates: all, unless a method overrides this."""
         return self.peers()
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:

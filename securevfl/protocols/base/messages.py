@@ -113,7 +113,7 @@ def exposures_of(messages: Iterable[MessageSpec]) -> tuple[Exposure, ...]:
 
 
 def _exposed(spec: MessageSpec) -> _Exposed:
-    """Content that a message shows; a result share from the server counts as its step."""
+    """Content that a message shows; a result share sent by the server is a gradient share."""
     dealt = (spec.sender, spec.carries) == ("server", "result_share")
     return "gradient share" if dealt else _EXPOSED[spec.carries]
 

@@ -24,7 +24,7 @@ FIELD = PrimeField(2**31 - 1)  # of the trace: no message carries elements of a 
 
 
 def embedding(network: ClientNetwork, features: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Embedding H_n of the samples by a client's network, (rows, h)."""
+    """Embedding H_n, (rows, h), of the rows `samples`; -1 is a row of zeros."""
     return network.forward(rows_of(features, samples))
 
 
@@ -232,7 +232,10 @@ def joint_step(
     embeddings: Mapping[int, Secret],
     *more: Any,
 ) -> tuple[Secret, dict[int, Secret]]:
-    """Loss of a step made by `stepped`, and the gradient of each client that sent an embedding."""
+    """Step of the protected server model by `function`; return the loss and each client's dL/dH_n.
+
+    `function` has the parameters of `stepped`, with `more` after the labels.
+    """
     public = (samples, aggregation, tuple(embeddings))
     shapes = [(), *(one.shape for one in embeddings.values())]
     given = (labels, *more, *public, *embeddings.values())
@@ -302,7 +305,10 @@ class Ideal:
 
 
 class OpenEmbeddings(Provable):
-    """Declarations of a split method whose server sees single embeddings; the first base class."""
+    """Declarations of a split method whose server sees single embeddings.
+
+    It must be the first base class, before an `EmbeddingProtocol`.
+    """
 
     field: ClassVar[PrimeField] = FIELD
     config: Any
@@ -310,7 +316,7 @@ class OpenEmbeddings(Provable):
     aggregation: Aggregation
 
     def colluders(self) -> int:
-        """Number of colluding clients: 1, since more learn nothing new beyond the server."""
+        """Number of colluding clients to prove: 1, as several learn only what each one learns."""
         return 1
 
     def ideal(self, world: World) -> None:

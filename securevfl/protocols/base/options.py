@@ -363,8 +363,8 @@ class SegmentedConfig(EmbeddingConfig):
 def spare(config: Any, parties: int, threshold: int) -> int:
     """Number of uploads to wait for beyond R.
 
-    It is 2A, A the option `tolerate_corrupt`. At level active with A = 0 it is T, so that T wrong
-    uploads are detected, or less if there are not enough parties. `threshold` is R.
+    It is 2A, where A is the option `tolerate_corrupt`. At level active with A = 0 it is T, so that
+    T wrong uploads are detected, or less if there are not enough parties. `threshold` is R.
     """
     if config.tolerate_corrupt or config.security != "active":
         return int(2 * config.tolerate_corrupt)

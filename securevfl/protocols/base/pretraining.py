@@ -64,7 +64,7 @@ def learnt(
 
 
 def weights_learnt(own: Model, part: str, shapes: dict[str, tuple[int, ...]]) -> dict[str, Secret]:
-    """Weights of the trained encoder or head by name; `shapes` are given."""
+    """Weights of the trained encoder or head by name, with the given `shapes`."""
     found = own.call(weights_in, part, shapes=list(shapes.values()))
     return dict(zip(shapes, found, strict=True))
 
@@ -103,7 +103,7 @@ def shapes_of(own: Pretraining) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def tell(world: World, client: int, names: Sequence[str], *labels: Secret) -> Model:
-    """A client's trained pre-training model; its recorded figures are outputs to all."""
+    """Ideal pre-training of a client: declares its figures as outputs to all; returns the model."""
     own: Model = world.the(client, "pretraining")
     streams = world.the(client, "streams")
     for name, value in learnt(own, streams, world.the(client, "columns"), names, *labels).items():
@@ -112,7 +112,7 @@ def tell(world: World, client: int, names: Sequence[str], *labels: Secret) -> Mo
 
 
 def pretraining_messages(source: str = "ours", head: str = "") -> tuple[MessageSpec, ...]:
-    """Messages of labels and head between the server and client 0, one organisation."""
+    """Declarations of "labels", to client 0, and "head", back to the server: one organisation."""
     return (
         MessageSpec("labels", "server", "active", "labels", count=in_setup, source=source),
         MessageSpec("head", "active", "server", "weights", count=in_setup, source=head or source),

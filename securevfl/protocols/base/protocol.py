@@ -182,9 +182,9 @@ class Protocol(ABC):
         return not absent
 
     def settle(self, parties: Mapping[int, Party]) -> None:  # noqa: B027
-        """Give parties that lack steps at the end of a run these steps, before models are written.
+        """Apply the steps that parties missed, at the end of a run, before models are stored.
 
-        The experimenter, who has all parties, calls it.
+        The experimenter, who has all parties, calls it. By default nothing is missing.
         """
 
     def predictors(
@@ -270,7 +270,7 @@ class Protocol(ABC):
 
     @classmethod
     def needs(cls, config: Any, shape: Shape) -> Needs | None:
-        """Numbers that the planner shows; None if it computes them as for FedVS."""
+        """Sizes, bounds and memory for the planner; None if it computes them as for FedVS."""
         return None
 
     @classmethod

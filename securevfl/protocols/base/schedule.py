@@ -142,8 +142,8 @@ class Stage:
     activity : str or None
         Delay class of these messages, "upload" or "share" (`Party.activities`); None for no delay.
     count : int
-        Number of clients from which the server waits for the last message; 0 in the server's
-        stages. Receivers of an earlier message must not need it before the server has these.
+        Number of clients from which the server waits for the stage's last message; 0 in stages of
+        the server. Earlier messages of the stage must not be needed before that.
     fastest_first : bool
         For a stage of the server: whether each client gets one of the messages, clients that were
         most often among the fastest first; otherwise posts are sent in order.
@@ -159,7 +159,7 @@ class Stage:
     groups: tuple[tuple[int, ...], ...] = ()
 
     def forgiven(self, parties: int) -> int:
-        """Number of late clients, any ones, without whom the server continues."""
+        """Number of late clients, whichever they are, without whom the server continues."""
         return Cohorts(self.groups).spare(self.count) if self.groups else parties - self.count
 
 

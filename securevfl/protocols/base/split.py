@@ -73,7 +73,7 @@ class SplitProtocol(Protocol):
         return target_scale(self.data.task, self.data.train_labels, self.data.train_weights)
 
     def check_sizes(self) -> None:
-        """Raise ConfigurationError for category codes, numbers to a polynomial network."""
+        """Raise ConfigurationError for category codes, which polynomials take for numbers."""
         for counts in self.data.cardinalities:
             if any(counts):
                 refuse_codes("pn", sum(count > 0 for count in counts))
@@ -81,7 +81,7 @@ class SplitProtocol(Protocol):
     def network(
         self, index: int, *, bound: float | None = None, optimizer: dict[str, Any] | None = None
     ) -> PolynomialNetwork:
-        """New bottom model of client `index`; equal secrets give equal weights everywhere."""
+        """New polynomial bottom model of client `index`; its secret seed determines the weights."""
         self.check_sizes()
         return PolynomialNetwork(
             self.data.widths[index],
@@ -99,7 +99,7 @@ class SplitProtocol(Protocol):
         optimizer: dict[str, Any] | None = None,
         stream: np.random.Generator | None = None,
     ) -> Centre:
-        """New server model; equal secrets give equal weights everywhere.
+        """New server model; the secret seed of the server determines the weights.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class SplitProtocol(Protocol):
     def released(self, rounds: int | None = None) -> Odometer | None:
         """Count of equations that decoded sums reveal about a row, after `rounds` rounds or all.
 
-        None where nobody decodes sums. A row is in one batch of an epoch at most.
+        None if no party decodes sums. A row is in at most one batch of an epoch.
         """
         if not self.tells_sums:
             return None
@@ -166,7 +166,7 @@ class SplitProtocol(Protocol):
 
     @functools.cached_property
     def _unknowns(self) -> tuple[int, int | None, bool]:
-        """Independent columns of all parties, rank of their powers, whether some are remote."""
+        """Number of independent columns, rank of their powers, and whether a party's are unseen."""
         data, remote = self.data, self.data.unseen
         unknowns, rank = unknowns_of(data.train, self.config, remote)
         if data.has_leaves:  # which are functions of other columns, as powers are

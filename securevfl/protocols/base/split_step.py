@@ -86,7 +86,7 @@ def aggregated(
     stack : ndarray, (N, rows, h)
         Embeddings by client; zero where one is absent.
     present : ndarray, (N, rows), bool
-        Arguments of the rule.
+        Whether each client's embedding of each row is there.
     clients : collection of int
         Clients that get a gradient; an absent client's is zero.
     """
@@ -100,5 +100,5 @@ def aggregated(
 def gathered(
     aggregation: Aggregation, embeddings: Mapping[int, np.ndarray], parties: int
 ) -> JointEmbedding:
-    """Joint embedding of the embeddings received; other parties get no gradient."""
+    """Joint embedding of those received of `parties` clients; only their senders get gradients."""
     return aggregated(aggregation, *gather(embeddings, parties), embeddings.keys())

@@ -31,7 +31,7 @@ class DownstreamProtocol(EmbeddingProtocol):
         return own_rows(self.data.train[index], self.alone(index))
 
     def labelled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Labelled rows of client 0, the aligned ones first, and their labels."""
+        """Rows of client 0 that have labels, (rows, d_0), aligned ones first, and the labels."""
         data = self.data
         if data.alone_labels is None:
             return data.train[0], data.train_labels

@@ -1,4 +1,6 @@
-"""Unknowns of a row, and the budget of sums: parties count the releases of each row.
+"""Budget of sums: parties count how often each row was released in a decoded sum.
+
+A release gives h equations about a row, whose unknowns are its independent columns (docs/sums.md).
 
 Each party counts its own shares and uploads, independently of the server, and refuses to exceed the
 budget. It writes the count before it sends (`securevfl.engine.party.Party.write_ahead`), so that no
@@ -34,7 +36,7 @@ _EXACT_BITS = 20  # of float32 columns in [0, 1]
 def unknowns_of(
     columns: Sequence[np.ndarray], config: Any, unseen: Collection[int] = ()
 ) -> tuple[int, int | None]:
-    """Number of independent columns of all parties, and rank of their powers beside ones.
+    """Number of independent columns of all parties, and rank of their powers and a column of ones.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ def unknowns_of(
 
 
 def rounds_allowed(config: Any, unknowns: int, per_epoch: int) -> int:
-    """Rounds of training: all configured ones, or as many epochs as the sum budget allows."""
+    """Rounds of training: those configured, but no more epochs than the budget of sums allows."""
     if not config.budget:
         return int(config.rounds)
     allowed = visits_allowed(unknowns, config.width, config.budget)

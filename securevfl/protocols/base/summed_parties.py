@@ -151,7 +151,7 @@ class SummedClient(Participant):
                 await self.train(self.batches.samples(round_.payload))
 
     async def train(self, samples: np.ndarray) -> None:
-        """One training step: send what the server sums, then `update` with dL/dH."""
+        """One training step: send the hidden embedding, then `update` with dL/dH (abstract)."""
         raise NotImplementedError
 
     def quantised(self, samples: np.ndarray) -> Element:
@@ -216,7 +216,7 @@ class SummedServer(Participant):
         self.steps, self.answered = 0, np.zeros(len(self.peers), np.int64)
 
     async def run(self) -> None:
-        """Do one step a round; a round without a sum has none."""
+        """Make one step in each round in which `aggregate` gives a sum."""
         while self.steps < self.max_steps:
             self.safe_point()
             batch = self.next_batch()

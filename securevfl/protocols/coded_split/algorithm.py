@@ -80,10 +80,10 @@ class Holder(KeyParticipant):
     Attributes
     ----------
     model : tuple
-        W(alpha_j) of all owners, (d, h); the steps in it (all up to a number, and some later ones);
-        and the digest of these steps. The tuple is replaced as a whole: an upload from a share that
-        lacks a step, or has it twice, would reveal to the server the Gram matrix of the holder's
-        data shares.
+        Share W(alpha_j) of all owners' models, (d, h); number t if the steps 1 to t are applied;
+        later steps that are applied; digest of all applied steps. The tuple is replaced as a
+        whole: an upload from a share that lacks a step, or has it twice, would reveal to the server
+        the Gram matrix of the holder's data shares.
     data_shares : dict
         F(alpha_j) of all owners by part, (rows, d).
     keys : dict
@@ -94,9 +94,9 @@ class Holder(KeyParticipant):
     unknowns : int
         Number of independent columns of all owners; needed for a budget of sums.
     named : tuple
-        With a budget of sums, or at level covert: the newest answered labels, each with the digest
-        of the model's steps joined to a hash of the holder's model share. The budget counts each
-        batch once, so no label is answered with a second model.
+        With a budget of sums, or above level semi-honest: the newest answered labels, and for each
+        the digest of the model's steps joined to a hash of the holder's model share. The budget
+        counts each batch once, so no label is answered with a second model.
     """
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
@@ -274,7 +274,7 @@ class Holder(KeyParticipant):
 
     @property
     def history(self) -> covert.History:
-        """Steps that the server dealt to this holder, above the semi-honest level."""
+        """Record of dealt steps and of others' statements, above the semi-honest level."""
         return covert.History(*self.told_stories)
 
     @history.setter
@@ -282,7 +282,7 @@ class Holder(KeyParticipant):
         self.told_stories = history.kept()
 
     def check_step(self, number: int, share: Element, parts: covert.Parts) -> None:
-        """Check the proof of a dealt step and apply it; at times show its statement to others."""
+        """Check and apply a dealt step; show its statement to others if `covert.is_compared`."""
         if number <= self.model[1] or number in self.model[2]:
             return
         own = covert.dealing_of(self.public, SERVER, "step", number)
@@ -549,7 +549,7 @@ class Holder(KeyParticipant):
         """Receive the own models, if they are released; a helper has none."""
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds: 2 |B| d h a round and |B| h a stream, all before the upload."""
+        """Multiply-adds before an upload: 2 |B| d h, and |B| h a mask stream or mask dealt."""
         public = self.public
         if kind not in ("embedding", "mask") or "train" not in public.batches:
             return 0

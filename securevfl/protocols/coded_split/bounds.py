@@ -20,7 +20,7 @@ from securevfl.protocols.coded_split.parameters import Parameters
 
 @dataclass
 class RangeBound:
-    """Bounds on the sums of training rows, by row, or of any rows that may be requested.
+    """Bounds on the sums of each training row, or one bound for all rows (cumulative).
 
     Attributes
     ----------
@@ -29,7 +29,8 @@ class RangeBound:
     spent : ndarray, (K, h), int64
         Sum C of the steps' magnitudes so far (module's docstring).
     base, since : ndarray, (K, length, h), int64
-        Base of each training row, and C at the time of the base; empty for a cumulative bound.
+        Base of each training row, and C at the time of the base. Both are empty (length 0) for a
+        cumulative bound, which counts from time 0 (`Parameters.cumulative`).
     """
 
     square: int

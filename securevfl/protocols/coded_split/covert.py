@@ -61,7 +61,10 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
 
 
 def keep(party: Any, protected: Mapping[str, Any], active: bool, *names: str) -> None:
-    """Have a party store its signing key and received dealings (`names`) in checkpoints."""
+    """Adapt a party to levels covert and active: protected kinds, and state for checkpoints.
+
+    The state is its signing key and the attributes `names`, with received dealings.
+    """
     party.protected = {**protected, **PROTECTED, **(UPLOADS if active else {})}
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
     (noted,) = kept_as("passing", "named", ahead=True, shares=True)  # digests of random roots
@@ -69,7 +72,7 @@ def keep(party: Any, protected: Mapping[str, Any], active: bool, *names: str) ->
 
 
 def dealing_of(public: Parameters, dealer: int, kind: str, step: int = 0) -> Dealing:
-    """Form of a dealing, known to all in advance; `kind` is "step" for a step."""
+    """Dealing as all parties know it in advance; `kind` is "step", "model" or "PART-data"."""
     if kind == "step":
         shape = public.batches["train"].coded, public.config.width
     elif kind == "model":
@@ -108,7 +111,7 @@ def told_of(public: Parameters, round: int) -> bytes:
 def step_proofs(
     server: Any, public: Parameters, number: int, step: Element, shares: Sequence[Element]
 ) -> tuple[list[Parts], Secret]:
-    """Proofs for the shares of a step (line 9), and its digest; equal at each dealing."""
+    """Proofs for the shares of a step (line 9), and its digest; equal if it is dealt again."""
     own, code, secret = dealing_of(public, SERVER, "step", number), public.code, server.secret
     K, T, m = code.segments, code.privacy, own.form.repetitions
     b = server.prf(secret, wire.encode(("blind", number)), K + T, m, of=[step])
@@ -195,7 +198,10 @@ def _refuse_other_history(
     verifier: bytes,
     *stories: Any,
 ) -> np.ndarray:
-    """Empty array, or the error for a step that continues other steps than this holder has."""
+    """Raise RunError if a step continues another history than the holder's; else empty array.
+
+    LieFoundError, with evidence, if the server signed two contradicting `stories`.
+    """
     if not np.array_equal(chain, before):
         if stories:
             own = zip((step - 1, step), stories[::2], stories[1::2], strict=True)
@@ -210,7 +216,7 @@ def _refuse_other_history(
 
 
 def caught_up(server: Any, holder: Any) -> Element:
-    """Label of a holder after the experimenter gave it the missing steps."""
+    """Label (`History.label`) of a holder after the experimenter gave it the missing steps."""
     history, public = holder.history, holder.public
     for t in range(history.step + 1, server.steps + 1):
         if t not in history.ahead:

@@ -50,7 +50,7 @@ class Dealt:
 
 @dataclass(frozen=True)
 class Dealing:
-    """Factory of step shares for a code."""
+    """Shares of the server's steps by a Lagrange code."""
 
     code: LagrangeCode
 
@@ -63,7 +63,7 @@ class Dealing:
         return matrix
 
     def dealt(self, server: Participant, secret: Key, number: int, step: Element) -> Dealt:
-        """Shares of a step, (K, |B|, h), for dealing; the server's secret key fixes their masks."""
+        """Shares of the step `step`, (K, |B|, h); `secret` and the step determine their masks."""
         K, T, field = self.code.segments, self.code.privacy, self.code.field
         told = wire.encode(("digest", number))
         digest = server.prf(secret, told, digest_words(field), of=[step])

@@ -25,7 +25,7 @@ from securevfl.verified.trace import received
 
 
 def caught_up(server: Server, holder: Holder) -> Model:
-    """A holder's share of the models after the server's last step, and its steps' digest.
+    """`Holder.model` after the server's last step: share, steps in it, and their digest.
 
     Both are computed together from the holder's state and the missing steps: so a share with other
     steps has another digest, and its masks do not fit the others'.

@@ -73,7 +73,7 @@ class Ideal:
         return found
 
     def step(self, t: int) -> None:
-        """Step t: sums are outputs to the server; loss and whether it was shrunk, to all."""
+        """Step t: sums are outputs to the server; loss, and bits by which it was shrunk, to all."""
         batches, labels = self.public.batches["train"], self.world.the(SERVER, "train labels")
         rows = batches.draw(t)
         sums = self.sums("train", rows, f"sums {t}")

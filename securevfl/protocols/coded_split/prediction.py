@@ -24,8 +24,8 @@ from securevfl.verified import Element, Secret, bare_of
 class PredictingServer(Server):
     """Server of a prediction: decodes the sums of new rows, and scores all rows at once.
 
-    In a `blind` prediction the sums are masked for the asking client. `lasting` is the largest
-    magnitude of a sum, as the models have it, `trained` the number of steps of the run.
+    In a `blind` prediction the sums are masked for the asking client. `lasting` bounds a new
+    row's sum (`RangeBound.lasting`); `trained` is the number of steps of the run.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*Server.kept, "embeddings")

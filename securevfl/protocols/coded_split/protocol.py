@@ -288,7 +288,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def _predicting_holder(
         self, trained: Any, share: Model | None, features: Sequence[np.ndarray]
     ) -> Party:
-        """Holder with its share of the final models; None if it lacks steps."""
+        """Holder for a prediction; without a `share` of the final models (None) it stays silent."""
         j, public = trained.index, self.predicting(len(features[0])).public
         holder = Holder(j, self.peers(), public)
         if j < self.data.parties:
@@ -345,7 +345,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def shown(self, payload: Any) -> tuple[Any, Any]:
         """None (no row numbers), and the upload or step share in a message.
 
-        In the payload a proof follows the share, or else a digest precedes it.
+        In a tuple the share precedes its proof, or else follows a digest or its label's name.
         """
         if not isinstance(payload, tuple):
             return None, payload
@@ -380,7 +380,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return given_sums(stated, odometer)
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: N, K, T, R, p, |B| and the mask streams of an upload."""
+        """Numbers for summaries: N, owners, K, T, R, A, p, |B|, and the number of mask keys."""
         code = self.public.code
         return {
             "N": code.parties,

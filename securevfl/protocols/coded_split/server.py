@@ -113,7 +113,7 @@ class Server(Participant):
             covert.keep(self, PROTECTED, public.active, "stories", "chain")
 
     async def setup(self) -> None:
-        """Draw the secret key of all masks; receive the numbers of independent columns."""
+        """Draw the key of all steps' digests and seeds; with a budget, receive column counts."""
         self.secret = self.key("secret")
         own = self.public.code, self.public.results_needed, "helpers"
         if self.public.active and (text := undetected(*own)):

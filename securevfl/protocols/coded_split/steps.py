@@ -115,7 +115,7 @@ def forms_of(centre: Centre, H: tuple[int, ...]) -> dict[str, Any]:
 
 
 def make_step(steps: Steps, G: np.ndarray, number: int, rows: np.ndarray) -> tuple[np.ndarray, int]:
-    """Rounded and bounded step Gbar, (K, |B|, h) signed (lines 7 and 8); missing bits."""
+    """Step Gbar, (K, |B|, h) signed (lines 7, 8), and the bits by which it was shrunk, or 0."""
     wanted = wanted_step(steps.public, number, G, steps.residual[:, rows])
     if steps.public.config.rounding == "stochastic":
         rounded = np.floor(wanted + steps.stream(number).random(wanted.shape))

@@ -74,7 +74,7 @@ def launched(
     receivers: Sequence[int],
     *given: np.ndarray,
 ) -> tuple[Any, ...]:
-    """Loss of an update, its factor (equation 3), dF_l/dw_0, and dF_l/dh_m of some parties."""
+    """Loss of an update, its factor (equation 3), dF_l/dw_0, and dF_l/dh_m of `receivers`."""
     fresh = dict(zip(senders, given, strict=False))  # after them come penalties
     h, present = last.complete(fresh, batch.places, oldest=batch.oldest)
     joint = aggregation.combine(h, present)

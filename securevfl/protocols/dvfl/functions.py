@@ -147,7 +147,7 @@ def epoch(
 
 
 def validated(centre: Centre, encodings: np.ndarray, labels: np.ndarray, own: OwnRows) -> float:
-    """Mean loss of the classifier on those of all aligned rows that `own.validation` numbers."""
+    """Mean loss of the classifier on the validation rows."""
     return mean_loss(centre.task, centre.scores(encodings[own.validation]), labels[own.validation])
 
 

@@ -1,7 +1,7 @@
 """Ideal functionality of DVFL: a trusted party's outputs, with all models in one place.
 
-It is public who wrote, who answered, and when a party rested. A returning party has its state from
-then.
+It is public who wrote, who answered, and when a party was at a safe point. A party that returns has
+its state of the last one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class State:
     Attributes
     ----------
     network : Model
-        The client's bottom model.
+        The guest's encoder, or the host's auto-encoder.
     losses : list of Secret
         Losses of the iterations of this epoch so far.
     buffer : tuple of Secret
@@ -140,7 +140,7 @@ class Ideal:
         self.step(g, X.map(of_rows, rows, shape=(len(rows), X.shape[1])), round)
 
     def iterate(self, k: int, round: int) -> None:
-        """Host training round of a host."""
+        """Training round of host k (section 5.2)."""
         config, buffer = self.made.config, self.now[k].buffer
         earlier = {
             g: [code for r, code in held if r < round]

@@ -320,7 +320,7 @@ class Client(KeyParticipant):
             await proved_shares.echo(self, "fedvs")
 
     def widths(self, part: str) -> dict[int, int]:
-        """Number of columns of each client's data, from the shares' shapes."""
+        """Columns of each client's data shares, d_n D + 1: powers and ones included."""
         held = self.data_shares[part]
         if len(self._widths.get(part, ())) != len(held):
             self._widths[part] = {n: share.shape[1] for n, share in held.items()}

@@ -53,7 +53,7 @@ TELLING = Telling("fedvs", (Batch, Attempt), told, life)
 
 
 def keep(party: Any, protected: Mapping[str, Any], active: bool) -> None:
-    """Have a party store its run keys and history in checkpoints."""
+    """Adapt a party to levels covert and active: protected kinds, and state for checkpoints."""
     party.protected = {**protected, **PROTECTED, **(ACTIVE if active else {})}
     names = ("story", "log") if party.index == SERVER else ("story",)
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
@@ -104,7 +104,7 @@ def _dealing_of(
 
 
 def show(client: Any, model: Element) -> None:
-    """Send the model's shares to all clients, each with the newest history hash (first zeros).
+    """Send the model's shares to all clients, each with the history hash h, at first zeros.
 
     At level active each share has a proof, too.
     """

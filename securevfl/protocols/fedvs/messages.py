@@ -65,7 +65,7 @@ class Attempt:
     stepped: int = 0
 
     def same_sum(self, other: Attempt) -> bool:
-        """Whether two sums are over the same models, if no model changed between them."""
+        """Whether two attempts have the same sharers, so sum the same models if none changed."""
         return set(self.sharers) == set(other.sharers)
 
     def sum_of(self, round: int, batch: Batch) -> bytes:

@@ -182,7 +182,7 @@ class Parameters:
 
     @functools.cached_property
     def threshold(self) -> int:
-        """Results needed to decode a sum: R = 2 (K + T - 1) + 1 (Theorem 5.1); more if covert."""
+        """Results that decode a sum: R = 2(K+T-1) + 1 (Theorem 5.1); more above semi-honest."""
         return self.code.recovery_threshold(self.degree)
 
     @functools.cached_property
@@ -284,7 +284,7 @@ class Parameters:
 
 @functools.cache
 def upload_streams(parties: int, segments: int, privacy: int, degree: int) -> int:
-    """Pseudo-random streams that mask a client's upload, for u = (degree - 1)(K + T - 1)."""
+    """Pseudo-random streams of a client's mask of u = (degree - 1)(K+T-1) coefficients."""
     unknown = (degree - 1) * (segments + privacy - 1)
     return stream_count(blocks_of(parties, privacy, unknown), parties, privacy, unknown)
 
@@ -300,7 +300,7 @@ def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
 
 
 def results_needed(config: FedVSConfig, segments: int, parties: int) -> int:
-    """Results that the server waits for: the threshold R, larger if covert, plus `spare` ones."""
+    """Results that the server waits for: the threshold R of this level, plus `spare` ones."""
     size = segments + config.privacy
     threshold = degree_of(config, segments, parties) * (size - 1) + 1
     return threshold + spare(config, parties, threshold)
@@ -309,9 +309,10 @@ def results_needed(config: FedVSConfig, segments: int, parties: int) -> int:
 def degree_of(config: FedVSConfig, segments: int, parties: int) -> int:
     """Degree of masked uploads, as polynomials in the shares.
 
-    At level covert no two announcements of one round may both be decodable. With T clients' help
-    this needs 2 R' > N + T + 2 (K - 1): then the uploads for both have an honest client in
-    common, and fewer uploads reveal nothing. So R' = degree (K+T-1) + 1 >= floor((N+T)/2) + K.
+    Above level semi-honest at most one of two announcements of a round may be decodable, even if T
+    clients help the server. 2 R' > N + T + 2 (K - 1) ensures it: the uploads for both then have an
+    honest client in common, and fewer uploads reveal nothing. So R' = degree (K+T-1) + 1 is at
+    least floor((N+T)/2) + K.
     """
     if config.security == "semi-honest":
         return 2

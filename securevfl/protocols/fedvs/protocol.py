@@ -258,7 +258,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         declare(world, self.public, centre.outputs, centre.task, own)
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """Usual schedules for a proof; some leave out late clients, or have no crash (covert)."""
+        """Usual schedules for a proof, with late sharers if timed; above semi-honest no crash."""
         waits = self.config.share_timeout is None
         every = usual(len(self.peers()), waits=False, shares=not waits)
         return tuple(one for one in every if not self.public.covert or not one.outages)

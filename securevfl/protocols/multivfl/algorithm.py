@@ -56,7 +56,7 @@ def begun_anew(model: Any, first: Any, names: Sequence[str], *weights: np.ndarra
 def aggregated(
     optimizer: ServerOptimizer, names: Sequence[str], *arrays: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """New top model of `ServerAggregation`: `opt` of W and each W^S_k."""
+    """Weights of the new top model (`ServerAggregation`), from W and then each W^S_k, by names."""
     every = [
         dict(zip(names, arrays[n : n + len(names)], strict=True))
         for n in range(0, len(arrays), len(names))
@@ -124,7 +124,7 @@ class DataOwner(Participant):
     limit : int
         Releases of a row that its epsilon allows.
     merged : int
-        Global round of the copies.
+        Global round that the copies have begun; 1 at first.
     released : bytes
         Number of releases of each row (`securevfl.privacy.release_counts`). Seeded noise protects
         nothing, so it is not counted.

@@ -67,7 +67,7 @@ TELLING = Telling("secagg_split", (np.ndarray, Summed), told, life)
 
 
 def keep(party: Any) -> None:
-    """Have a party store its run keys, history and ledger in checkpoints."""
+    """Adapt a party to level covert: protected kinds, and state for checkpoints."""
     party.protected = {**party.protected, **PROTECTED, "deal": ("public key, field", "real")}
     names = ("story", "log") if party.index == SERVER else ("story",)
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)

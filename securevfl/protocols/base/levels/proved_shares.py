@@ -44,7 +44,7 @@ def share_with_proof(
 ) -> Element:
     """Share K segments of an array, or a model, with a proof for each share.
 
-    Returns the check values c of the proofs, (K + T, m).
+    Returns the check values c of the proofs, (K + T, m), where m is the number of checks.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def share_with_proof(
     value : Element
         (K, rows, columns); a model (rows, columns).
     start : Secret (32,) uint8, optional
-        Random bytes of the owner's start; new ones by default.
+        Random bytes that name this start of the owner (`new_start`); new ones by default.
     beside : tuple
         Payload parts after the proof of each share.
     """
@@ -126,7 +126,7 @@ async def echo(holder: Any, method: str) -> Secret:
     Returns
     -------
     Secret
-        The chain of all dealings of the set-up, which labels contain.
+        Hash chain of all dealings of the set-up, (32,) uint8, which mask labels contain.
 
     Raises
     ------

@@ -68,7 +68,7 @@ def undetected(code: LagrangeCode, waited: int, who: str) -> str:
 
 
 def signed_messages(prss: Prss) -> tuple[MessageSpec, ...]:
-    """Further message declarations of this level: tags of keys, and verifying keys."""
+    """Message declarations that level active adds: verifying keys, and tags of mask keys."""
 
     def once(key: MessageKey) -> int:
         return int(key.round == 0)
@@ -89,7 +89,7 @@ def recovery_of(code: LagrangeCode) -> int:
 
 
 async def compare_keys(holder: Any, code: LagrangeCode, prss: Prss, known: Any) -> None:
-    """Sign tags of the keys that a holder drew; check the tags of keys that it received.
+    """Sign and send tags (hashes) of the mask keys drawn; check the tags of those received.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def decode_signed(
     chain : Secret (32,) uint8
         Hash chain of the server.
     uploads : mapping of int to tuple
-        Received payloads by party: label, upload, signature.
+        Received payloads by party: name in the label, upload, signature.
     shape : (int, int)
         |B|, h.
 
