@@ -49,7 +49,7 @@ def combine_rows(starts: np.ndarray, bands: np.ndarray, rows: np.ndarray) -> np.
 
 
 def add_selected(masks: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Sums of rows (n, w): sum l of 64 adds the rows whose mask, uint64 (n,), has bit l."""
+    """Sums (64, w) over F_2 of rows, uint64 (n, w): sum l has row i if masks[i] has bit l."""
     out = np.zeros((64, rows.shape[1]), np.uint64)
     kernels.add_selected(masks, rows, out)
     return out
@@ -92,7 +92,7 @@ def _table() -> np.ndarray:
 
 
 def generator() -> int:
-    """Generator polynomial g over F_2: least degree, 435, with zeros x^1 to x^170; bit k is x^k."""
+    """Generator polynomial g(z), bit k for z^k, with zeros x to x^170, x primitive in F_512."""
     power = [1]
     for _ in range((1 << _DEGREE) - 2):
         twice = power[-1] << 1

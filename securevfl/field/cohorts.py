@@ -44,7 +44,7 @@ class Cohorts:
         return tuple(sorted(n for group in self.groups if here.issuperset(group) for n in group))
 
     def spare(self, wanted: int) -> int:
-        """Number of clients that may be absent, whoever they are, if `wanted` are to be whole."""
+        """Largest number of absent clients that always leaves `wanted` clients in whole cohorts."""
         sizes = sorted(map(len, self.groups), reverse=True)
         return int((sum(sizes) - np.cumsum(sizes) >= wanted).sum())
 

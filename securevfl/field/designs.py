@@ -136,7 +136,7 @@ class _Greedy:
         return tuple(sorted(found))
 
     def _choose(self, C: int, size: int, without: int) -> None:
-        """Add a block of a given size around C; each added party helps the most sets."""
+        """Add a block of `size` parties: C, then those that help most sets; none of `without`."""
         A, free = C, [x for x in self.bits if not x & (C | without)]
         while A.bit_count() < size:
             members = [x for x in self.bits if x & A]
@@ -154,7 +154,7 @@ class _Greedy:
                     self.within[D].append(A)
 
     def _helped(self, A: int, sets: Sequence[int]) -> int:
-        """Number of sets among `sets`, inside A, that still need a block like A."""
+        """Number of `sets`, each of T parties of A, that need one more block and that A serves."""
         within, found = self.within, 0
         for D in sets:
             blocks = within.get(D)

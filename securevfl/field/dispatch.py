@@ -83,7 +83,7 @@ class PortableLeft:
         self.p, self.short = p, p < 1 << 31
         self.rows, self.inner = a.shape
         self.a = np.ascontiguousarray(a)
-        if self.short:  # Rows in threes and terms in fours; see _portable.matmul31.
+        if self.short:  # Rows in threes and terms in fours; see portable.matmul31.
             m, k = a.shape
             self.a = np.zeros((m + -m % 3, k + -k % 4), a.dtype)
             self.a[:m, :k] = a

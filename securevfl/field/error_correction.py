@@ -98,7 +98,7 @@ def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
 
 
 def syndromes(field: PrimeField, points: Array, word: Array, terms: int) -> tuple[Array, bool]:
-    """Syndromes of a projected word of a polynomial with `terms` coefficients."""
+    """Syndromes, (n - terms,), of a received word (n,), and whether any of them is not 0."""
     from securevfl.field.kernels import scalar
 
     # S_j = sum_i w_i x_i^j s_i with 1/w_i = prod_{k != i} (x_i - x_k) is the coefficient of degree

@@ -31,7 +31,7 @@ MOST_PIECES = 32
 
 @dataclass(frozen=True)
 class Cosets:
-    """Points: m points g w_m^i for interpolation, and the first points h w_n^j for evaluation."""
+    """Points `start` root_m^i, i < m, to interpolate, and `target` root_n^j, j < n, to evaluate."""
 
     p: int
     m: int

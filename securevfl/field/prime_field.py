@@ -378,12 +378,12 @@ class PrimeField:
         return solution.reshape(y.shape)
 
     def inv(self, a: ArrayLike) -> Array:
-        """Return the inverse of a square matrix; a singular one is refused."""
+        """Return the inverse of a square matrix; FieldError if it is singular."""
         x = self._square(a, "PrimeField.inv")
         return self.solve(x, np.eye(x.shape[0], dtype=self.dtype))
 
     def det(self, a: ArrayLike) -> int:
-        """Return the determinant of a square matrix."""
+        """Return the determinant of a square matrix (n, n); FieldError for another shape."""
         x = self._square(a, "PrimeField.det")
         return self._eliminate(x, np.zeros((x.shape[0], 0), self.dtype))[1]
 

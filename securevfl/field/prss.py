@@ -157,11 +157,11 @@ class Prss:
         return self._dealers[key]
 
     def dealt(self, party: int) -> tuple[int, ...]:
-        """Keys that a party draws."""
+        """Numbers of the keys that a party draws."""
         return self._dealt.get(party, ())
 
     def sent(self, dealer: int, receiver: int) -> tuple[int, ...]:
-        """Keys that a dealer sends to another party, whose blocks lack that party."""
+        """Numbers of the keys that a dealer sends to another party, which is to hold them."""
         keys = self.dealt(dealer) if dealer != receiver else ()
         return tuple(key for key in keys if receiver in self.holders[key])
 
@@ -174,7 +174,7 @@ class Prss:
         return dict(sorted(found.items()))
 
     def held(self, party: int) -> tuple[int, ...]:
-        """Return the keys that a party holds."""
+        """Numbers of the keys that a party holds, ascending."""
         if party not in self._held:
             held = tuple(key for key, own in enumerate(self.holders) if party in own)
             self._held[party] = held
@@ -357,9 +357,8 @@ class _Sum:
 
     Attributes
     ----------
-    rho : ndarray, (m, elements)
-    added : set of int
-        Keys that are in rho.
+    rho, added : ndarray (m, elements), set of int
+        Sum of the terms of keys, and the numbers of the keys that are in it.
     values : dict
         Values of the next parties, once rho is whole.
     """

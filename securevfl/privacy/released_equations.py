@@ -125,7 +125,7 @@ class Odometer:
 
     @property
     def full_after(self) -> int:
-        """Last round in which each row's equations stay within the budget or the unknowns."""
+        """Last round in which a row's equations stay below budget (or 1) times its unknowns."""
         return visits_allowed(self.unknowns, self.width, self.budget or 1.0) * self.per_epoch
 
     @property

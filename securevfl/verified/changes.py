@@ -1,4 +1,4 @@
-"""Numeric looks at a trace: what changes with one record, and what with one party's inputs.
+"""Numerical tests of a trace: effects of one changed record, and of one party's other inputs.
 
 Functions run again on other inputs. What is seen can refuse a verdict, and never supports one.
 """
@@ -29,6 +29,7 @@ class Changes:
     Parameters
     ----------
     algebra : Algebra
+        Symbolic forms of the trace.
     anew : callable
         Function that returns another value of an input, from its block and a seed.
     """
@@ -44,7 +45,7 @@ class Changes:
     # -- records ---------------------------------------------------------------------------------
 
     def dearer(self, numbers: Iterable[int]) -> str:
-        """A record whose releases cost more than is counted for it; "" if none was seen.
+        """Sentence on a record whose releases cost more than is counted for it; "" if none is seen.
 
         Models and earlier releases stay as they are: a cost is given the weights.
 
@@ -124,7 +125,7 @@ class Changes:
     # -- parties ---------------------------------------------------------------------------------
 
     def of_one(self, coalition: frozenset[int], outputs: Sequence[Output]) -> str:
-        """An output of which an entry changes with one honest party's inputs alone; "" if none.
+        """Sentence on an output entry that only one honest party's inputs change; "" if none.
 
         It must change in every run: the largest of several values, or one behind dead units, can
         be one party's in some.
@@ -132,6 +133,7 @@ class Changes:
         Parameters
         ----------
         coalition : frozenset of int
+            Numbers of the colluding parties; all others are honest.
         outputs : sequence of Output
             Outputs that functions compute from inputs of several honest parties.
         """

@@ -42,7 +42,7 @@ class Refused(Exception):  # noqa: N818
 
 
 class _LongError(Exception):
-    """An entry is so long that products need names."""
+    """An entry became so long that the trace must be read again, with products abbreviated."""
 
 
 class Atom:
@@ -60,11 +60,11 @@ class Atom:
 class Entries:
     """Entries of a trace's values, as polynomials in symbols of inputs and random values.
 
-    Where an entry is long, its products are abbreviated in all entries: a new symbol, a function of
-    the products, stands for each. A linear combination of abbreviated products is written as one of
-    the new symbols, so that shares of one polynomial at all points are as short as at a few. Linear
-    relations are unchanged. Only a move inside a product is no longer found, and values that a
-    coalition computes from its own it has, abbreviated or not (`shortened`).
+    Where an entry is long, its products are abbreviated in all entries: a new symbol, its *name*,
+    stands for each, as a function of the products. A linear combination of names is named, too, so
+    that shares of one polynomial at all points are as short as at a few. Linear relations are
+    unchanged. Only a move inside a product is no longer found, and values that a coalition computes
+    from its own it has, abbreviated or not (`shortened`).
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Entries:
             self._all(some, True)
 
     def _all(self, nodes: Iterable[Node], names: bool | None) -> None:
-        """Read all nodes, with names or without; None where that is to be seen."""
+        """Read all nodes: name products (True), do not (False), or _LongError if needed (None)."""
         self.atoms: list[Atom] = []
         self.atom_of: list[int] = []  # of each symbol
         self._of: dict[int, list[Poly]] = {}
@@ -239,7 +239,7 @@ class Entries:
         return [{(atom.base + i,): 1} for i in range(atom.size)]
 
     def unfolded(self, poly: Poly) -> Poly:
-        """A polynomial without names of sums, so that it is in names of products alone."""
+        """A polynomial with each name of a sum of names replaced by that sum."""
         while True:
             some = [m[0] for m in poly if len(m) == 1 and m[0] in self._sums]
             if not some:

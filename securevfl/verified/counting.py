@@ -109,11 +109,12 @@ class _All:
                 self.of[node.number] = self._value(node)
 
     def _place(self, node: Node) -> None:
-        """Columns of a leaf.
+        """Reserve a column of `every`, the cases, for each entry of a leaf.
 
         Raises
         ------
         _Uncountable
+            If there are too many cases, or its values cannot be listed.
         """
         who = "" if node.owner is None else f" of {name_of(node.owner)}"
         if node.op in ("key", "agreed", "public key") or (node.op, node.kind) == ("prf", "key"):

@@ -35,7 +35,7 @@ MANY = 256
 
 
 class _LongError(Exception):
-    """A form is so long that products need names."""
+    """A form became so long that the trace must be read again, with products abbreviated."""
 
 
 class NotExpressibleError(ArithmeticError):
@@ -85,7 +85,11 @@ class Block:
 
 @dataclass(slots=True)
 class Form:
-    """Symbolic form of a value: constant, linear part and products of blocks."""
+    """Symbolic form of a value: constant, linear part and products of blocks.
+
+    `linear` has view and coefficient by block, `products` the coefficient by chain of factors, and
+    `constant` the flat entries, or None for zero.
+    """
 
     shape: tuple[int, ...]
     linear: dict[int, tuple[int, int]] = field(default_factory=dict)  # block -> view, coefficient
@@ -150,7 +154,8 @@ class Views:
     """Public linear maps; equal maps have equal numbers.
 
     A map to m entries is an (m, k) table of flat positions in the block (-1 for none), and an (m,
-    k) table of weights, None if all are 1. The first weight of a map is normalised to 1.
+    k) table of weights, None if all are 1. The first weight of a map is normalised to 1, so methods
+    return a map as its number and a factor. A `key` names a public argument for the cache.
     """
 
     def __init__(self, p: int) -> None:
@@ -311,7 +316,7 @@ class Views:
         return self.memo(("compose", outer, inner), make)  # type: ignore[no-any-return]
 
     def sides(self, view: int, shape: tuple[int, ...]) -> tuple[bool, Array, Array] | None:
-        """Whether transposed, then rows and columns chosen; None for another map of a matrix."""
+        """Whether transposed, and the rows and columns that a map selects; None for other maps."""
 
         def make() -> tuple[bool, Array, Array] | None:
             out, places = self.shapes[view], self.places[view]
@@ -351,7 +356,7 @@ class Views:
         return self.memo(("parts", view), make)  # type: ignore[no-any-return]
 
     def between(self, one: int, other: int) -> Array | None:
-        """Columns of one map that meet rows of another, both nonzero; None if all do."""
+        """Places where `one` has a nonzero column and `other` a nonzero row; None for all."""
 
         def make() -> Array | None:
             both = sorted({*self.reads(one, 1)} & {*self.reads(other, 0)})
@@ -478,8 +483,8 @@ def _inverted(square: list[list[int]], p: int) -> list[list[int]]:
 class Algebra:
     """Algebra of all symbolic forms of one trace.
 
-    Where a form is long, the products in all forms are abbreviated by new symbols, as in
-    `check.Entries`: linear combinations of products become combinations of these symbols.
+    Where a form is long, the products in all forms are abbreviated by new blocks, their *names*, as
+    in `check.Entries`: linear combinations of products become combinations of names.
     """
 
     def __init__(self, world: Trace) -> None:
@@ -567,7 +572,7 @@ class Algebra:
         return self._block_of(node, args, ("leaf", node.number))
 
     def _short(self, form: Form, args: list[Form]) -> Form:
-        """A form with products named where forms are long."""
+        """A form with products replaced by names, where forms are long."""
         if self._naming is None and len(form) > MANY:
             raise _LongError
         named = [b for b in form.linear if self.blocks[b].kind == "named"] if self._naming else []
@@ -590,7 +595,7 @@ class Algebra:
     def _by_rows(
         self, shape: tuple[int, ...], products: dict[Chain, int]
     ) -> Iterable[tuple[Array | None, Form]]:
-        """Products of a matrix by rows: those where the same ones are not zero are one matrix."""
+        """Rows of a matrix with the same nonzero products, as one form each; None for all rows."""
         if len(shape) != 2:
             yield None, Form(shape, products=products)
             return
@@ -620,7 +625,7 @@ class Algebra:
         return self.views.index(view, ("placed", shape, rows.tobytes()), places)
 
     def _in_names(self, rest: Form) -> dict[int, int]:
-        """Names, with factors, whose sum is equal to products; the last one may be new."""
+        """Names of products, with factors, whose sum equals `rest`; the last one may be new."""
         left, found = rest.products, dict[int, int]()
         todo = [self._names[chain] for chain in left.keys() & self._names.keys()]
         heapq.heapify(todo)
@@ -644,7 +649,7 @@ class Algebra:
         return found
 
     def _named(self, known: Form, sums: bool) -> int:
-        """A new block for products and names, `sums` if it is of names alone."""
+        """New block, a name for a combination of products, or with `sums` of names alone."""
         of = Form(known.shape)
         for chain, c in known.products.items():
             if len(chain) == 1:
@@ -657,7 +662,7 @@ class Algebra:
         return made.number
 
     def unfolded(self, form: Form) -> Form:
-        """A form without names of sums, so that it is in names of products alone."""
+        """A form with each name of a sum of names replaced by that sum."""
         while some := [block for block in form.linear if block in self._sums]:
             form = form.copied()
             for block in some:
@@ -952,7 +957,7 @@ class Algebra:
         return total
 
     def text(self, form: Form, most: int = 6) -> str:
-        """A form as text for readers."""
+        """A form as text for readers: its first `most` terms."""
         parts = []
         for chain, c in [
             *((((b, v),), c) for b, (v, c) in form.linear.items()),
@@ -1157,7 +1162,7 @@ def _plain(value: Any) -> Any:
 
 
 def derived(node: Node, values: list[Any], field: Any) -> Any:
-    """Output of a key, agreed key or public key, from limbs of keys."""
+    """Value of a stream, agreed or public key at a node, from limbs of keys and label parts."""
     from securevfl.field.prss import derive
     from securevfl.verified.parties import agreed_key, asked, bytes_of, fill, limbs_of, public_half
 

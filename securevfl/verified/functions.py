@@ -163,7 +163,7 @@ def fingerprint(value: Any) -> str:
 
 
 def _feed(take: Callable[[Any], None], value: Any) -> None:
-    """Take the parts of a value in order: each preceded by its kind and size."""
+    """Pass a value to `take` as bytes, part by part, each preceded by its kind and size."""
     kind = type(value)
     if kind is str:
         take(_text(value))

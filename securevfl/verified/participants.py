@@ -79,7 +79,7 @@ class Streams:
         return self._secrets.stream(self._index, name, *keys)
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers that identify a party's streams."""
+        """State that never changes: numbers that identify the streams."""
         return self._state
 
     @functools.cached_property
@@ -91,7 +91,7 @@ class Streams:
 
 
 def _few(array: Any) -> bool:
-    """Whether an array is one of so few that two parties' own may be equal, as of four labels."""
+    """Whether so few values are possible that two parties may hold equal arrays by chance."""
     values = np.asarray(array)
     cases: int = np.unique(values).size ** min(values.size, 8)
     return cases < 256
@@ -590,7 +590,7 @@ class _Shown:
 
 
 class Provable:
-    """Declarations of a protocol for a proof, beside its parties; the first base class.
+    """Declarations of a protocol for a proof, beside its parties. It must be the first base class.
 
     Attributes
     ----------

@@ -81,7 +81,7 @@ class Found:
     verdict: str
     steps: list[Step] = field(default_factory=list)
     text: str = ""
-    rows: int = 0
+    rows: int = 0  # protected parts in the coalition's view
     releases: int = 0
     messages: list[str] = field(default_factory=list)  # that the text is about
 
@@ -101,8 +101,8 @@ def view_of(world: Trace, coalition: Iterable[int]) -> list[tuple[Message, Any]]
 class _Look:
     """A form after the moves so far, with what is known of it.
 
-    What a form lacks seldom changes: it is looked at again when `lacks` becomes known or declared,
-    and its entries are computed again when a block of it is moved.
+    `lacks` is a block in it that is neither known nor in an output. The form is examined again once
+    that block is, and its entries are computed again once a block of it is moved.
     """
 
     __slots__ = ("blocks", "done", "form", "lacks", "of", "rows")
@@ -306,11 +306,11 @@ class Prover:
         return not self._lacking(look) and not self._beyond(look)
 
     def _lacking(self, look: _Look) -> bool:
-        """Whether a form still has an unknown block that nothing told has."""
+        """Whether a form still contains an unknown block that no output contains."""
         return look.lacks is not None and self._lack((look.lacks,)) is not None
 
     def _lack(self, blocks: Iterable[int]) -> int | None:
-        """An unknown block that nothing told has, so that nothing can take it away."""
+        """An unknown block in no output, so that nothing can cancel it; None if none."""
         return next((b for b in blocks if b not in self._declared and not self.known(b)), None)
 
     def resolved(self, form: Form) -> Form:
@@ -339,11 +339,11 @@ class Prover:
         return [{m: c for m, c in row.items() if self._hidden(m)} for row in rows]
 
     def _tell_all(self) -> None:
-        """Bring the basis up to date: what is told in echelon form, and was not known before.
+        """Bring the basis up to date: what outputs and known names tell, in echelon form.
 
         By pivot it has the row's number, the pivot and the combination, in which there may be known
-        monomials. A told form is not written anew after later moves: in the old coordinates it is
-        as true.
+        monomials. A row is not rewritten after later moves, because it holds in the old
+        coordinates as well.
         """
         if not self._behind:
             return
@@ -552,7 +552,7 @@ class Prover:
                 return
 
     def _computes_more(self) -> bool:
-        """Whether the coalition computes more of what has names than rows asked for."""
+        """Update the basis; return whether the coalition computes more abbreviated forms by it."""
         before = len(self._had)
         self._no.clear()
         self._behind = True
@@ -700,7 +700,7 @@ class Prover:
         return block, tuple(range(self.algebra.blocks[block].size))
 
     def _keys(self) -> None:
-        """Handle keys that a row shows, and tags of hidden keys."""
+        """Give the coalition keys, and tags of hidden keys, that a row shows."""
         for row in list(self.rows.values()):
             unknown = [b for b in row.blocks if not self.known(b)]
             if len(unknown) != 1 or unknown[0] not in row.form.linear:

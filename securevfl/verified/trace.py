@@ -129,7 +129,7 @@ class Call:
     def run(self, values: Iterable[Any], *, looks: bool = True) -> Any:
         """Run the function on values of its protected arguments, in order.
 
-        FlowError if it changes a model that it is given, unless nobody `looks`.
+        With `looks`, FlowError if it changes a model that it is given.
         """
         given = iter(values)
         args = [next(given) if isinstance(one, Node) else one for one in self.inputs]
@@ -285,12 +285,7 @@ class Trace:
 
     @contextlib.contextmanager
     def watched(self, title: str) -> Iterator[None]:
-        """Context that records an error that may depend on values, as visible to its observers.
-
-        Raises
-        ------
-        FlowError, or the error that the function raised
-        """
+        """Context that notes an error as a fault, since it may depend on values, and raises it."""
         try:
             yield
         except Exception as error:
@@ -333,8 +328,8 @@ class Trace:
     def called(self, function: Callable[..., Any], values: Sequence[Any], /, **named: Any) -> _Made:
         """Record a call of a function, and run it; if the trace `repeats`, twice.
 
-        Declared outputs mostly have the values that parties had: their results are taken. Parties
-        run each call, for a model or a number that was changed unseen gives another result.
+        A declared output takes the result of an equal call that ran before. Calls of parties always
+        run: they differ if a model or a number was changed unseen.
         """
         given = [bare(value) for value in values]
         inputs = [
@@ -403,7 +398,7 @@ class Trace:
         return wrapped(value, (kind, self.field), node, owner, self)
 
     def the(self, owner: int, name: str) -> Any:
-        """An input's initial value, for declared outputs, of no party; FlowError if none."""
+        """Initial value of an input, as no party's, for declared outputs; FlowError if none."""
         if (owner, name) not in self.inputs:
             own = ", ".join(repr(other) for at, other in self.inputs if at == owner)
             raise FlowError(f"the: {name_of(owner)} has no input {name!r}, but {own or 'none'}")
@@ -543,7 +538,7 @@ class Trace:
                     )
 
     def compare(self, sent: Sequence[tuple[int, int, str, bytes]]) -> None:
-        """Compare the messages that parties recorded with those that the engine recorded."""
+        """Note a fault if the messages that parties recorded are not those of the engine."""
         from securevfl.engine import wire
 
         noted = [

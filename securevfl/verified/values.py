@@ -393,7 +393,10 @@ class Secret(Protected):
         field: PrimeField | None = None,
         dtype: Any = None,
     ) -> Any:
-        """A local function of this and other values; returns an Element if `field` is given."""
+        """A local function of this and other values; an Element if `field` is given.
+
+        Parameters and errors are those of `Element.map`.
+        """
         kind: tuple[str, Any] = ("field", field)
         if field is None:
             kind = ("real", self._value.dtype if dtype is None else np.dtype(dtype))
@@ -451,7 +454,7 @@ class Bytes(Protected):
         shape: Sequence[int] = (),
         dtype: Any = np.int64,
     ) -> Any:
-        """A local function of these bytes and other values; returns an array of numbers."""
+        """A local function of these bytes and other values, a Secret of `dtype`."""
         return mapped(function, (self, *others), shape, ("real", np.dtype(dtype)))
 
 

@@ -71,7 +71,7 @@ class Scope:
 
     @property
     def word(self) -> str:
-        """Word of the verdict."""
+        """The verdict: "PROVED", "DP" or "NOT PROTECTED"."""
         return CLEAR if self.clear else DP if self.releases else PROVED
 
     @property
@@ -283,7 +283,7 @@ class Judge:
         return tuple(f"{why}: {title}" for title in titles)
 
     def _checked(self, found: Found, some: frozenset[int], given: Sequence[Output]) -> Found:
-        """The finding if the checker accepts it, else an open one."""
+        """The finding if the checker accepts it; else NOT PROVED, with the reason."""
         if not self.checks:
             return found
         why, releases = check(self.world, some, given, found.steps, self.entries)
@@ -496,11 +496,11 @@ def _never_alone(
     of: tuple[Sequence[Poly], Sequence[tuple[str, Poly]]],
     honest: Iterable[int],
 ) -> set[int]:
-    """Parties that no combination exposes, since each one tells of another party alone.
+    """Honest parties that no combination of outputs exposes, by a quick test.
 
-    So it is for all but one party if outputs are linearly independent in what they have of that one
-    alone. It saves one elimination for each party. The newest outputs have the newest symbols, so
-    they come first, and few are in each other's way.
+    If the terms of one party alone are linearly independent over the outputs, every combination has
+    such terms, so it exposes no other party. This saves an elimination for each of the others. The
+    newest outputs come first: they have the newest symbols, so few need elimination.
     """
     told, rows = of
     found: set[int] = set()

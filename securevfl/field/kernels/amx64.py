@@ -160,8 +160,8 @@ def _reduce64(parts: Array, p: Any, inverse: Any, square: Any) -> None:
 def _expand(a: Array, m: int, left: Array, edge: Array, powers: Array, constants: Any) -> None:
     """Write the byte planes of rows 16 m .. 16 m + 15 of `a` to left[half, step, plane, row, word].
 
-    Rows and terms beyond the matrix are zero. `edge` holds one short piece of a row, `powers` the
-    four multiples of it for a modulus without a turn.
+    Rows and terms beyond the matrix are zero. `edge` holds one short piece of a row, `powers` its
+    four multiples, for moduli other than 2^61 - 1.
     """
     p, inverse, _, radix = constants
     rows, inner = a.shape

@@ -23,7 +23,7 @@ _HALF = np.uint64(32)
 
 @inlined
 def _pair31(y: Array, v: Array, w: Array, p: Any, radix: Any) -> Any:
-    """Return sum y v and sum y w mod p, p < 2^31: four products fit, see _portable.matmul31."""
+    """Return sum y v and sum y w mod p, p < 2^31: four products fit, see portable.matmul31."""
     q = y.size // 4
     y0, y1, y2, y3 = y[:q], y[q : 2 * q], y[2 * q : 3 * q], y[3 * q : 4 * q]
     v0, v1, v2, v3 = v[:q], v[q : 2 * q], v[2 * q : 3 * q], v[3 * q : 4 * q]

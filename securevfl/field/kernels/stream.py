@@ -120,33 +120,33 @@ def _dividing(around: bool) -> Callable[..., Any]:
 
 @intrinsic
 def _turn(context: Any, source: Any, pitch: Any, target: Any) -> Any:
-    """Finish 16 columns modulo 2^31 - 1."""
+    """Write 16 columns u + 2^16 v modulo 2^31 - 1, from their sums in four planes."""
     return types.void(*[types.int64] * 3), _turning(around=False)
 
 
 @intrinsic
 def _turn_around(context: Any, source: Any, pitch: Any, target: Any) -> Any:
-    """Finish 16 columns modulo 2^31 - 1, past the caches."""
+    """Write what `_turn` writes, past the caches."""
     return types.void(*[types.int64] * 3), _turning(around=True)
 
 
 @intrinsic
 def _divide(context: Any, source: Any, pitch: Any, target: Any, p: Any, factor: Any) -> Any:
-    """Finish 16 columns modulo a prime between 2^30 and 2^31."""
+    """Write 16 columns u + 2^16 v modulo p, 2^30 < p < 2^31; `factor` is just below 2^16/p."""
     kinds = *[types.int64] * 3, types.uint32, types.float32
     return types.void(*kinds), _dividing(around=False)
 
 
 @intrinsic
 def _divide_around(context: Any, source: Any, pitch: Any, target: Any, p: Any, factor: Any) -> Any:
-    """Finish 16 columns modulo a prime between 2^30 and 2^31, past the caches."""
+    """Write what `_divide` writes, past the caches."""
     kinds = *[types.int64] * 3, types.uint32, types.float32
     return types.void(*kinds), _dividing(around=True)
 
 
 @inlined
 def _three(left: int, blocks: int, step: int) -> None:
-    """Load the limbs of up to three blocks."""
+    """Load the limbs of up to three blocks of 16 rows, at `left` and `step` bytes apart."""
     _load3(left, 64)
     if blocks > 1:
         _load4(left + step, 64)
@@ -158,7 +158,7 @@ def _three(left: int, blocks: int, step: int) -> None:
 def _products(left: int, blocks: int, panel: int, sums: int, two: bool) -> None:
     """Compute all plane rows of one column tile, up to three blocks of 16 at a time.
 
-    With one step and at most three blocks the limbs are in their tiles already.
+    `two`: two steps of 16 terms. With one, and at most three blocks, the limbs are loaded already.
     """
     step = 2048 if two else 1024
     _load6(panel, 64)

@@ -74,7 +74,7 @@ def planes(builder: Any, v: list[Any]) -> list[Any]:
 
 @inlined
 def accumulate(left: int, panel: int, sums: int, steps: int, first: bool) -> None:
-    """Add `steps` steps of four planes to the four sums of one tile."""
+    """Add `steps` steps of 16 terms to a tile's sums in four planes, from 0 if `first`."""
     if first:
         _zero0()
         _zero1()

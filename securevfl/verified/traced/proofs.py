@@ -161,7 +161,7 @@ class Traced:
         return found
 
     def assets(self) -> dict[tuple[int, str], set[str]]:
-        """Assets in each input, by owner and name: with another one the input is another one."""
+        """Assets ("features", "labels", "model") that each input depends on, by owner and name."""
         usual = self.run().inputs
         found: dict[tuple[int, str], set[str]] = {}
         for asset in ("features", "labels", "model"):
@@ -171,7 +171,7 @@ class Traced:
         return found
 
     def longer(self, most: int = MORE_ROUNDS) -> Traced | None:
-        """The same with up to 9 rounds, to look at; None if it has as many, or no such option."""
+        """Copy with `most` rounds, at most 9; None if it has as many, or no option `rounds`."""
         cls: Any = get_protocol(self.protocol)
         rounds = {**cls.traced_options, **self.options}.get("rounds")
         if not isinstance(rounds, int) or rounds >= min(most, MORE_ROUNDS):
@@ -428,10 +428,10 @@ def prove_protocol(
 
 
 def _further(traced: Traced) -> list[tuple[Traced, Schedule]]:
-    """Runs that may refute a proof of an author's protocol, beside those that it is of.
+    """Further runs that may refute a proof of an author's protocol; none for the library's own.
 
-    One has more rounds, so that what is named by a batch or counted by its parties comes again; in
-    one all parties go on from what they stored.
+    One has more rounds, so that batches and counters come again. In one all parties crash and go on
+    from what they stored.
     """
     if not traced.foreign:
         return []
@@ -445,10 +445,11 @@ def _further(traced: Traced) -> list[tuple[Traced, Schedule]]:
 
 
 def _look_further(traced: Traced, schedule: Schedule, where: str, proof: Proof) -> None:
-    """Take back verdicts that a further run refutes; a proof is of its own runs alone.
+    """Run one more schedule, and replace verdicts in `proof` that its run refutes.
 
-    One coalition of each kind is tried, with the largest number of clients, and all if it leaks. A
-    run that ends in an error tells nothing, but for a wrong use of values where no party is down.
+    Of the sure verdicts with the server, and of those without, the one on the most clients is tried
+    first; others only if it is refuted. A run that ends in an error refutes none, but a FlowError
+    of the undisturbed schedule refutes all.
     """
     sure = sorted((v for v in proof.verdicts if v.sure), key=lambda v: -len(v.coalition))
     try:

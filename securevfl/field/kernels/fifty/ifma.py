@@ -51,7 +51,7 @@ class IntegerSum:
         """Do nothing: a kernel has no more terms than fit."""
 
     def narrow(self) -> None:
-        """Bring the upper sum below 2^52; that of sixteen terms is."""
+        """Bring the upper sum below 2^52; that of at most sixteen terms is below it already."""
         folded = _folded(self.builder, self.builder.load(self.upper))
         self.builder.store(folded, self.upper)
 

@@ -49,7 +49,7 @@ class Sum(Protocol):
 
 
 class Form(NamedTuple):
-    """A way of summing products."""
+    """A way of summing products: the class of the sum, its operands, and limits of terms."""
 
     sum: type[Sum]
     kind: Any  # Of the lanes of operands.

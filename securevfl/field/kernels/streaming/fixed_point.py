@@ -130,42 +130,42 @@ _back_wide = _pass(I64, _dequantize(I64))
 
 @kernel
 def quantize_short(x: int, z: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """Quantise float32 to elements below 2^31, if x scale is exact in single precision."""
+    """Quantise float32 at x to elements below 2^31 at z; return 1 if a number is out of range."""
     wrong: int = _short(x, z, pieces, scale, largest, p)
     return wrong
 
 
 @kernel
 def quantize_single_wide(x: int, z: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """float32 to elements of 64 bits or int64."""
+    """Quantise float32 to elements of 64 bits, or to int64."""
     wrong: int = _single_wide(x, z, pieces, scale, largest, p)
     return wrong
 
 
 @kernel
 def quantize_double(x: int, z: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """float64 to elements of 32 bits."""
+    """Quantise float64 to elements of 32 bits."""
     wrong: int = _double(x, z, pieces, scale, largest, p)
     return wrong
 
 
 @kernel
 def quantize_double_wide(x: int, z: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """float64 to elements of 64 bits or int64."""
+    """Quantise float64 to elements of 64 bits, or to int64."""
     wrong: int = _double_wide(x, z, pieces, scale, largest, p)
     return wrong
 
 
 @kernel
 def dequantize_short(z: int, x: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """Elements below 2^31 to float64."""
+    """Convert elements below 2^31 to float64 numbers: signed values times `scale`."""
     wrong: int = _back(z, x, pieces, scale, largest, p)
     return wrong
 
 
 @kernel
 def dequantize_wide(z: int, x: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """Elements of 64 bits to float64."""
+    """Convert elements of 64 bits to float64 numbers, in the same way."""
     wrong: int = _back_wide(z, x, pieces, scale, largest, p)
     return wrong
 

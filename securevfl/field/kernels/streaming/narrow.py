@@ -44,7 +44,7 @@ SHAPES = {
 
 
 def _convert(builder: Any, x: Any, constants: Any) -> Any:
-    """b - h; the first constant is h."""
+    """Columns b shifted to b - h; the first of `constants` is h."""
     half = builder.trunc(number(builder, constants), I32)
     return builder.sub(x, splat(builder, half, x.type.count))
 
@@ -102,7 +102,7 @@ class _Other:
 
 
 def _interleaved(count: int, half: int) -> list[int]:
-    """Positions of one half of each lane of two vectors, alternating."""
+    """Indices of low (`half` 0) or high words of two vectors' lanes, of `count` words each."""
     return [i + half + j for i in range(0, count, 2) for j in (0, count)]
 
 
