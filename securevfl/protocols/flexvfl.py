@@ -71,7 +71,10 @@ def trained(
     labels: np.ndarray,
     *told: np.ndarray,
 ) -> np.float32:
-    """Local steps of a client with the others' embeddings fixed; return the clipped weights."""
+    """Local steps of a client, others' embeddings `told` fixed; return the clipped weights' number.
+
+    `public` is (the client's number, Q_n, the rule that joins embeddings).
+    """
     own, steps, aggregation = public
     x, places = rows_of(features, samples), np.where(samples < 0, -1, np.arange(len(samples)))
     H, clipped = dict(enumerate(told)), 0
@@ -90,7 +93,10 @@ def settled(
     public: tuple[int, Aggregation],
     *told: np.ndarray,
 ) -> np.float32:
-    """Local steps of the server model with all embeddings fixed; return the loss before."""
+    """Local steps of the server model, all embeddings `told` fixed; return the loss before.
+
+    `public` is (Q_0, the rule that joins embeddings).
+    """
     steps, aggregation = public
     joint = gathered(aggregation, dict(enumerate(told)), aggregation.parties).value
     losses = [centre.step(joint, samples, labels)[0] for _ in range(steps)]

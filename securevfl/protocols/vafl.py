@@ -273,7 +273,7 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
         return (*self.step_messages()[1:], last_word())
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """A client, and the server, go down and come back; no step waits for a late client."""
+        """Schedules to trace: a client or the server is down for a time; no step waits for one."""
         return usual(len(self.peers()), waits=True)
 
     def ideal(self, world: World) -> None:

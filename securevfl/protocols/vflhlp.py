@@ -126,7 +126,7 @@ def held_update(
     term: ProximalTerm,
     *theta: np.ndarray,
 ) -> np.float32:
-    """Step of client 0's weights theta^1 near Theta^1, with dL/dH_1; return clipped weights."""
+    """Step of client 0's weights theta^1 near Theta^1; return the number of clipped ones."""
     with term.pulling(network, theta):
         return updated(network, features, samples, gradient)
 

@@ -115,7 +115,7 @@ def key_posts(prss: Prss) -> tuple[Post, ...]:
 
 
 def _post(N: int, group: Sequence[int], numbers: Mapping[int, int]) -> Post:
-    """Planned message with keys to a group; each member receives equally many from a dealer."""
+    """Planned message with keys to each of a group; `numbers` of keys in it by dealer."""
     payloads = tuple(hollow((numbers.get(i, 0), KEY), np.uint8) for i in range(N))
 
     def receivers(i: int) -> Sequence[int]:

@@ -274,7 +274,7 @@ class BudgetedConfig(TrainingConfig):
         """The options, with a width, batch and budget of sums in place of those that are not given.
 
         A budget that is not given is 1, or 0 (none) where a width is given. Width and batch, if 0,
-        keep it. What is given is not checked against it here.
+        become the largest that keep it. Given ones are not checked against it here.
 
         Parameters
         ----------

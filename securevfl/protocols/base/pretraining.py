@@ -25,7 +25,7 @@ WITHIN: Mapping[str, str] = {"labels": "real", "head": "real"}
 def pretrain(
     own: Pretraining, streams: Streams, features: np.ndarray, names: list[str], *labels: np.ndarray
 ) -> tuple[Any, ...]:
-    """Pre-train on all own rows; return its figures in the order of `names`."""
+    """Pre-train on all own rows; return the named figures of `Pretraining.run`."""
     told = own.run(features, streams, *labels)
     return tuple(told[name] for name in names)
 
@@ -79,7 +79,10 @@ class Beginning:
         self.shapes = shapes_of(own)
 
     async def make(self, features: Secret, **said: Any) -> None:
-        """Pre-train and record the figures; send a head that learnt from labels to the server."""
+        """Pre-train, record an event with `said` and the figures, and send a head to the server.
+
+        Labels are received before, and a head is sent after, if the client learns from labels.
+        """
         client = self.client
         labels = [await client.receive("labels", sender=SERVER)] if self.supervised else []
         rows = [one.shape[0] for one in labels] or [features.shape[0] + self.alone]

@@ -275,7 +275,7 @@ class Protocol(ABC):
 
     @classmethod
     def cohorts(cls, config: Any, parties: int) -> Cohorts | None:
-        """Groups of clients that a late member leaves out of sums; None if there are none."""
+        """Groups of clients that are left out of a sum if a member is late; None for no groups."""
         return None
 
     @classmethod

@@ -155,7 +155,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def rounding_stream(self) -> Callable[[int], np.random.Generator]:
         """Function from a step's number to the server's stream for stochastic rounding.
 
-        It is no method, so the server gets no reference to all parties' columns.
+        The function does not refer to this object, which has all parties' columns.
         """
         return functools.partial(self.secrets.stream, SERVER, "rounding")
 

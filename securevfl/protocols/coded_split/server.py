@@ -331,7 +331,7 @@ class Server(Participant):
         self.made.call(check_sums, sums, self.round, shape=(0,))
 
     def score(self, piece: int, embedding: Secret) -> None:
-        """Score a piece of the test rows."""
+        """Keep the scores of a piece of the test rows, from its embedding (rows, h)."""
         shape = embedding.shape[0], self.outputs
         self.test_scores[piece] = self.centre.call(scores_of, embedding, shape=shape)
 

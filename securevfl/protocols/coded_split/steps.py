@@ -163,11 +163,11 @@ def measures_named(task: str) -> tuple[str, ...]:
 
 
 def in_order(first: np.ndarray, order: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    """Values of all rows in order, from pieces of segments.
+    """Values of all rows in the order of their numbers, (rows, ...), from pieces.
 
     Parameters
     ----------
-    first : ndarray
+    first : ndarray, (rows of the piece, ...)
         The first piece.
     order : ndarray, (rows of all pieces,)
         Number of each row; -1 for padding.

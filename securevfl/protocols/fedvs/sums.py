@@ -63,7 +63,7 @@ class Sum:
     batch : Batch
         Part of the data, and rows.
     attempt : Attempt
-        The evaluation in which it was announced.
+        The attempt that announced it, with the clients in it.
     """
 
     batch: Batch
@@ -222,7 +222,7 @@ class SumLedger:
         return self.below_threshold
 
     def _note_partly(self, batch: Batch, uploaders: Collection[int]) -> None:
-        """Note the clients that refuse other sums of these rows."""
+        """Note in `partly` that these uploaders refuse other sums of these rows."""
         before = [one for one in self.partly if one[0].meets(batch)]
         who = {*uploaders}.union(*(refusing for _, refusing in before))
         if who:

@@ -4,7 +4,7 @@ The server signs its announcements of each round with dL/dH, and clients compare
 (`active.history`). Everything announced before uploads is part of the pairwise masks' labels: masks
 of clients that received different rows or sharers do not cancel. In one round t clients sign one
 set of survivors, 2t > N + T, so there is one sum. A client signs no second sum of rows, over other
-clients, until it has received a nonzero gradient; fewer than t would. What remains is a small
+clients, until it has received a nonzero gradient; so no t sign one. What remains is a small
 gradient between two sums, whose difference is then a sum of whole cohorts.
 """
 

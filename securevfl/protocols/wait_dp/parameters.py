@@ -112,7 +112,7 @@ class Privacy(Released):
         return self.composed(self.planned(rounds)) if self.releases else 0.0
 
     def spent_through_weights(self, rounds: int, samples: int) -> float:
-        """Epsilon if a row may change all messages from its first use on."""
+        """Epsilon if a row may change all messages after its first use, of `samples` a round."""
         if not self.releases:
             return 0.0
         releases = 1 + (rounds - 1) * samples
