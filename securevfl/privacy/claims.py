@@ -16,7 +16,6 @@ Asset = Literal["features", "model", "labels", "messages"]
 Strength = Literal[
     "perfect", "statistical", "computational", "differential", "undetermined", "none"
 ]
-Notion = Strength  # the word of summaries and of reports
 _EXACT = (
     1e-7  # relative error of an epsilon, of which the accountant's root finding makes a quarter
 )

@@ -22,6 +22,7 @@ from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import Kind
 from securevfl.models.pretraining.autoencoder import AutoEncoder, make_autoencoder
 from securevfl.models.pretraining.noise_targets import NoiseTargets
+from securevfl.models.pretraining.trainer import own_rows
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
@@ -450,7 +451,7 @@ class FedOnce(Provable, EmbeddingProtocol):
 
     def guest(self, index: int) -> Guest:
         """Guest `index`, counted from 0; it also learns from its unaligned rows."""
-        own = self.own_rows(self.data.train[index], index)
+        own = own_rows(self.data.train[index], self.data.alone[index] if self.data.alone else None)
         return Guest(
             *(index, self.peers(), self.layout, own, self.learner(index, own)),
             Chance(self.secrets, index),
@@ -464,10 +465,6 @@ class FedOnce(Provable, EmbeddingProtocol):
     def updates(self) -> int:
         """Number of local updates of each guest."""
         return int(self.config.local_rounds or self.config.rounds)
-
-    def own_rows(self, shared: np.ndarray, index: int) -> np.ndarray:
-        """All rows of a guest: the aligned ones (`shared`), then those that only it holds."""
-        return np.concatenate([shared, self.data.alone[index]]) if self.data.alone else shared
 
     def learner(self, index: int, own: np.ndarray) -> Learner:
         """New network of a guest, with its objective."""

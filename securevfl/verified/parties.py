@@ -14,7 +14,6 @@ import numpy as np
 
 from securevfl.errors import RunError
 from securevfl.verified import functions
-from securevfl.verified.coded import encode
 from securevfl.verified.functions import FlowError
 from securevfl.verified.trace import KEY_BYTES, OPENED, SERVER, Trace, field_of, received
 from securevfl.verified.values import (
@@ -317,7 +316,9 @@ class Hands:
             rows = [Element(row, None, self.index, None, self.field)
                     for row in code.encode(whole._value[None])]  # fmt: skip
         else:
-            rows = encode(self, code, [whole])
+            tapes = [self.uniform(*whole.shape, name=f"t{t}.") for t in range(code.privacy)]
+            matrix = np.concatenate([code.data_matrix, code.mask_matrix], axis=1)
+            rows = [combination(zip(map(int, row), [whole, *tapes], strict=True)) for row in matrix]
         size = whole.shape[0] // len(keys)
         return [tuple(row[i : i + size] for i in range(0, whole.shape[0], size)) for row in rows]
 

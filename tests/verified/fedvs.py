@@ -7,7 +7,7 @@ import numpy as np
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.prss import Prss
 from securevfl.verified import SERVER, Party, World, combination
-from securevfl.verified.coded import decode, encode, hidden
+from tests.verified.coded import decode, encode, hidden
 
 
 class Client(Party):

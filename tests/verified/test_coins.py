@@ -9,7 +9,7 @@ import pytest
 
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.verified import FlowError, World, bare_of, decide, prove, stack
-from securevfl.verified.coded import encode
+from tests.verified.coded import encode
 
 P = 2**31 - 1
 FIELD = PrimeField(P)

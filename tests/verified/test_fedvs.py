@@ -10,7 +10,7 @@ import pytest
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.prss import Prss
 from securevfl.verified import SERVER, FlowError, Judge, World, combination
-from securevfl.verified.coded import encode, hidden
+from tests.verified.coded import encode, hidden
 from tests.verified.fedvs import Client, FedVS
 
 SIZES = [{}, {"N": 7, "K": 2, "rounds": 1}, {"N": 6, "T": 2, "rounds": 1, "M": 2, "d": 1}]

@@ -102,6 +102,11 @@ def which_wrong(
     return ~good
 
 
+def inference_step(coded: int, segments: int) -> int:
+    """Test rows of each of K segments in one request, for training batches of `coded` rows."""
+    return max(coded, 4096 // segments)
+
+
 def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
     """Values of all rows in row order, (rows, ...), joined from numbered parts.
 

@@ -144,7 +144,7 @@ class SplitProtocol(Protocol):
         """
         if rows is None:
             rows = len(self.data.train_labels if part == "train" else self.data.test_labels)
-        stream = functools.partial(_public_stream, self.seed, part)
+        stream = functools.partial(batch_stream, self.seed, SERVER, part)
         return Batches(rows, segments, self.config.batch, stream, short=short)
 
     @property
@@ -194,6 +194,6 @@ class SplitProtocol(Protocol):
         return scores
 
 
-def _public_stream(seed: int, part: Part, name: str, *keys: int) -> np.random.Generator:
-    """Public random stream for the layout of training or test rows; all parties have it."""
-    return keyed_stream(seed, SERVER, f"{part}/{name}", *keys)
+def batch_stream(seed: int, party: int, part: Part, name: str, *keys: int) -> np.random.Generator:
+    """Public stream for layout and batches of training or test rows, drawn by `party` or all."""
+    return keyed_stream(seed, party, f"{part}/{name}", *keys)

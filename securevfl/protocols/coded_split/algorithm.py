@@ -27,7 +27,7 @@ from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.levels.proved_shares import echo
 from securevfl.protocols.base.levels.signed_uploads import compare_keys, signed_upload
 from securevfl.protocols.base.mask_keys import KeyParticipant
-from securevfl.protocols.base.received import refusal
+from securevfl.protocols.base.received import check_element, refusal
 from securevfl.protocols.base.sum_budget import agree_on_unknowns
 from securevfl.protocols.coded_split import covert
 from securevfl.protocols.coded_split.messages import (
@@ -40,7 +40,6 @@ from securevfl.protocols.coded_split.messages import (
 from securevfl.protocols.coded_split.parameters import MODEL, Parameters
 from securevfl.protocols.coded_split.quantisation import first_model, segments_of
 from securevfl.protocols.coded_split.terms import (
-    check_elements,
     check_mask,
     check_request,
     steps_in,
@@ -157,7 +156,7 @@ class Holder(KeyParticipant):
                 models = covert.check_shared(self, self.public, "model", models)
             for n in owners:
                 shape = self.public.sizes[n], self.public.config.width
-                check_elements(self.public, "'model'", n, models[n], shape)
+                check_element("coded_split: 'model'", n, models[n], shape, self.field)
             self.model = (concatenate([models[n] for n in owners]), 0, (), self.no_steps)
         if self.public.active:
             await compare_keys(self, self.public.code, self.public.prss, self.no_steps)
@@ -195,7 +194,7 @@ class Holder(KeyParticipant):
             shares = covert.check_shared(self, self.public, f"{part}-data", shares)
         for n in owners:
             shape = self.public.batches[part].length, self.public.sizes[n]
-            check_elements(self.public, f"'{part}-data'", n, shares[n], shape)
+            check_element(f"coded_split: '{part}-data'", n, shares[n], shape, self.field)
         return concatenate([shares[n] for n in owners], axis=1)
 
     def share_own(self) -> None:
@@ -669,7 +668,7 @@ class Owner(Holder):
         )
         for j, share in shares.items():
             shape = public.sizes[self.index], public.config.width
-            check_elements(public, "'release'", j, share, shape)
+            check_element("coded_split: 'release'", j, share, shape, self.field)
         W = decoded(public.code, shares, MODEL)
         numbers = public.field, public.model_point.bits, public.scale(self.last_step)
         self.released = (W.map(grown_models, *numbers, real=True),)

@@ -34,7 +34,7 @@ from securevfl.errors import RunError
 from securevfl.protocols.base.levels import proved_shares as sharing
 from securevfl.protocols.base.levels.signed_uploads import PROTECTED as UPLOADS
 from securevfl.protocols.base.levels.signed_uploads import signed_messages
-from securevfl.protocols.base.messages import MessageKey, MessageSpec
+from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.protocols.base.received import refusal
 from securevfl.protocols.coded_split.dealing import Dealing as Shares
 from securevfl.protocols.coded_split.dealing import from_seed
@@ -318,11 +318,7 @@ def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tupl
     """Message declarations for levels covert and active, from those for semi-honest."""
     changed = (*DEALT, "missed", *(UPLOADS if public.active else ()))
     made = [replace(one, shape=None, dtype="") if one.kind in changed else one for one in messages]
-
-    def once(key: MessageKey) -> int:
-        return int(key.round == 0)
-
-    key = MessageSpec("identity", "client", "client", "key", public=True, count=once)
+    key = MessageSpec("identity", "client", "client", "key", public=True, count=in_setup)
     made += [
         replace(key, sender=one, source="docs/active.md: verifying keys")
         for one in ("client", "server")

@@ -9,11 +9,7 @@ import functools
 from typing import Any
 
 from securevfl.protocols.base.mask_keys import key_messages
-from securevfl.protocols.base.messages import (
-    MessageKey,
-    MessageSpec,
-    last_word,
-)
+from securevfl.protocols.base.messages import MessageKey, MessageSpec, in_setup, last_word
 from securevfl.protocols.base.sum_budget import unknowns_messages
 from securevfl.protocols.coded_split.dealing import SEED
 from securevfl.protocols.coded_split.messages import STORED_EVERY
@@ -110,7 +106,7 @@ def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
             *("model", "owner", "client", "model_share"),
             shape=lambda key: (public.sizes[key.sender], h),
             **elements(public),
-            count=_in_setup,
+            count=in_setup,
             source="line 2",
         ),
         MessageSpec(
@@ -168,7 +164,7 @@ def data_spec(public: Parameters, part: str) -> MessageSpec:
         *(f"{part}-data", "owner", "client", "data_share"),
         shape=lambda key: (length, public.sizes[key.sender]),
         **elements(public),
-        count=_in_setup,
+        count=in_setup,
         source="line 1",
     )
 
@@ -178,7 +174,3 @@ def upload_shape(public: Parameters, key: MessageKey) -> tuple[int, int] | None:
     if key.kind == "request" and key.round <= public.last_step:
         return None
     return shape_of(public, key.round)
-
-
-def _in_setup(key: MessageKey) -> int:
-    return int(key.round == 0)

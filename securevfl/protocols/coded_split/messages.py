@@ -10,6 +10,7 @@ import numpy as np
 from securevfl.engine import wire
 from securevfl.field import PrimeField
 from securevfl.models.split import Batches
+from securevfl.protocols.base.decoding import inference_step
 
 DIGEST = 32  # bytes
 STORED_EVERY = 64  # steps after which a holder says anew which ones it has stored
@@ -70,11 +71,6 @@ class Request:
     part: str
     piece: int
     rows: np.ndarray
-
-
-def inference_step(coded: int, segments: int) -> int:
-    """Test rows of each segment in one request."""
-    return max(coded, 4096 // segments)
 
 
 def pieces_of(batches: Batches) -> int:

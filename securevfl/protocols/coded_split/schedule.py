@@ -15,6 +15,7 @@ from securevfl.field.designs import blocks_of
 from securevfl.field.prss import mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
+from securevfl.protocols.base.decoding import inference_step
 from securevfl.protocols.base.levels.schedule import (
     identity_posts,
     proof_of,
@@ -36,12 +37,7 @@ from securevfl.protocols.base.sum_budget import unknowns_posts
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.covert import is_compared
 from securevfl.protocols.coded_split.dealing import SEED
-from securevfl.protocols.coded_split.messages import (
-    DIGEST,
-    STORED_EVERY,
-    Request,
-    inference_step,
-)
+from securevfl.protocols.coded_split.messages import DIGEST, STORED_EVERY, Request
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import (
     Parameters,

@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from securevfl.engine.party import SERVER
-from securevfl.protocols.base.received import check_array, check_number, check_rows, refusal
+from securevfl.protocols.base.received import (
+    check_array,
+    check_element,
+    check_number,
+    check_rows,
+    refusal,
+)
 from securevfl.protocols.coded_split.dealing import SEED, from_seed
 from securevfl.protocols.coded_split.messages import (
     DIGEST,
@@ -20,18 +26,6 @@ from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.verified import Element, Key, Participant
 
 Step = tuple[int, Element, Element]  # its number, the holder's share, its digest
-
-
-def check_elements(
-    public: Parameters, what: str, sender: int, value: Any, shape: tuple[int, ...]
-) -> None:
-    """Raise ProtocolError unless a value is an array of field elements of this shape."""
-    dtype, what = public.field.dtype, f"coded_split: {what}"
-    if not isinstance(value, Element):
-        check_array(what, sender, value, shape, dtype, public.field.modulus)
-    elif value.shape != shape:
-        sent, wanted = (f"an array of shape {one}, {dtype}" for one in (value.shape, shape))
-        raise refusal(what, sender, sent, wanted)
 
 
 def steps_in(
@@ -62,7 +56,8 @@ def steps_in(
         if not isinstance(shares, Key):
             check_array(f"coded_split: {what}", SERVER, shares, (SEED,), np.uint8)
         shares = from_seed(holder, shares, shape)
-    check_elements(public, what, SERVER, shares, (count, *shape) if kind == "missed" else shape)
+    whole = (count, *shape) if kind == "missed" else shape
+    check_element(f"coded_split: {what}", SERVER, shares, whole, public.field)
     every = [shares[i] for i in range(count)] if kind == "missed" else [shares]
     return [
         (first + i, share, digests[i * words : (i + 1) * words]) for i, share in enumerate(every)
@@ -104,7 +99,7 @@ def check_mask(
     shape, words = shape_of(public, round), digest_words(public.field)
     if shape is None or payload[0].shape != (words,):
         raise refusal(f"coded_split: {what}", sender, "one", "of an upload, with a digest")
-    check_elements(public, what, sender, payload[1], shape)
+    check_element(f"coded_split: {what}", sender, payload[1], shape, public.field)
     return payload
 
 

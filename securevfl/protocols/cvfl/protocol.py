@@ -12,7 +12,6 @@ import numpy as np
 
 from securevfl.data.label_partition import partition_labels, told_by_rows, unheld_classes
 from securevfl.engine.party import SERVER, Party
-from securevfl.engine.streams import keyed_stream
 from securevfl.errors import SecureVFLWarning
 from securevfl.models.split import Batches, Centre
 from securevfl.models.weights import refuse_running_statistics
@@ -21,6 +20,7 @@ from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import MessageSpec, announcement, last_word
 from securevfl.protocols.base.open_embeddings import FIELD
+from securevfl.protocols.base.split import batch_stream
 from securevfl.protocols.cvfl.algorithm import ActiveParty, Collaborator, PassiveParty
 from securevfl.protocols.cvfl.ideal import Ideal
 from securevfl.protocols.cvfl.parameters import CvflConfig, check_options
@@ -165,7 +165,7 @@ class Cvfl(Provable, EmbeddingProtocol):
         They are public: the requests name their rows to all parties.
         """
         entity = SERVER if active == 0 else active
-        stream = functools.partial(_labels_stream, self.seed, entity)
+        stream = functools.partial(batch_stream, self.seed, entity, "train")
         return Batches(len(self.label_sets[active]), 1, self.config.batch, stream)
 
     def top(self) -> Centre:
@@ -285,8 +285,3 @@ class Cvfl(Provable, EmbeddingProtocol):
                   "times its errors"),
             Claim("server", "model", "none", "it holds the top model"),
         )  # fmt: skip
-
-
-def _labels_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
-    """Public stream of an active party's batches."""
-    return keyed_stream(seed, entity, f"train/{name}", *keys)

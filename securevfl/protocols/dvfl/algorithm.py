@@ -31,6 +31,7 @@ from securevfl.models.split import Batches
 from securevfl.protocols.base.open_embeddings import FIELD
 from securevfl.protocols.base.protected_values import mean_of
 from securevfl.protocols.dvfl.functions import (
+    JUDGED,
     beside,
     dead,
     encoded,
@@ -51,7 +52,6 @@ from securevfl.protocols.dvfl.schedule import RoundSchedule
 from securevfl.verified import Model, Participant, Secret, bare_of, picked
 
 _ENOUGH = 500  # steps of Adam after which a network that is worse than the mean did not learn
-_JUDGED = 32  # inputs by which it is judged
 
 
 @dataclass(eq=False, repr=False)
@@ -324,7 +324,7 @@ class Host(Learner):
             )
             self.record("notice", text=f"{text} wrote")
             return False
-        last = self.buffer[-_JUDGED:]
+        last = self.buffer[-JUDGED:]
         if sum(read.shape[0] for read in last) < 2:
             return True
         found = self.network.call(failed, *last, shape=(2,), dtype=np.float64)

@@ -12,6 +12,8 @@ from securevfl.models.pretraining.autoencoder import AutoEncoder, Encoder
 from securevfl.models.split import Batches, Centre, mean_loss
 from securevfl.verified import Chance
 
+JUDGED = 32  # newest inputs by which a host is judged
+
 
 class OwnRows:
     """The owner's secret division of the aligned rows, as input of functions.

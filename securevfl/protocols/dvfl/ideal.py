@@ -16,6 +16,7 @@ from securevfl.engine.party import SERVER
 from securevfl.protocols.base.protected_values import mean_of
 from securevfl.protocols.dvfl.algorithm import joined
 from securevfl.protocols.dvfl.functions import (
+    JUDGED,
     dead,
     encoded,
     encoding,
@@ -32,7 +33,6 @@ from securevfl.protocols.dvfl.functions import (
 )
 from securevfl.verified import Model, Secret, World, picked
 
-JUDGED = 32  # inputs by which a host is judged
 OPENED = "opened "
 
 

@@ -17,6 +17,7 @@ from securevfl.models.pretraining.autoencoder import (
     make_autoencoder,
     make_contrastive,
 )
+from securevfl.models.pretraining.trainer import own_rows
 from securevfl.models.split import Batches, Centre, target_scale
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
@@ -112,7 +113,8 @@ class Dvfl(Provable, Protocol):
         self.batches = Batches(data.rows + unaligned, 1, config.batch, order)
         self.schedule = RoundSchedule.of(config, self.batches.per_epoch)
         self.hosts = tuple(range(data.parties, data.parties + config.hosts))
-        self.features = [_all_rows(data, n) for n in self.peers()]
+        alone = data.alone or [None] * data.parties
+        self.features = [own_rows(*both) for both in zip(data.train, alone, strict=True)]
 
     @classmethod
     def check_parties(cls, config: DvflConfig, parties: int) -> None:
@@ -394,13 +396,6 @@ class Dvfl(Provable, Protocol):
     def advice(self, available: int) -> str:
         """Advice for less memory: only the replay buffers grow with the length of a run."""
         return "bound the hosts' buffer, raise comm_period, or use fewer hosts or rows"
-
-
-def _all_rows(data: VerticalDataset, party: int) -> np.ndarray:
-    """All rows of a party, the aligned ones first."""
-    if not data.alone:
-        return data.train[party]
-    return np.concatenate([data.train[party], data.alone[party]])
 
 
 def _adam(config: DvflConfig, lr: float) -> dict[str, Any]:

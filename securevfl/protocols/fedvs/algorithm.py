@@ -32,7 +32,7 @@ from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre
 from securevfl.privacy.release_counts import refuse_exceeding
 from securevfl.privacy.released_equations import independent_columns, visits_allowed
-from securevfl.protocols.base.decoding import decode_results, is_any, rows_in_order
+from securevfl.protocols.base.decoding import decode_results, inference_step, is_any, rows_in_order
 from securevfl.protocols.base.levels import proved_shares
 from securevfl.protocols.base.levels.signed_uploads import (
     compare_keys,
@@ -52,7 +52,7 @@ from securevfl.protocols.base.sum_budget import (
 )
 from securevfl.protocols.fedvs import history
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.protocols.fedvs.parameters import Parameters, inference_step, upload_streams
+from securevfl.protocols.fedvs.parameters import Parameters, upload_streams
 from securevfl.protocols.fedvs.quantisation import (
     entry_limit,
     mean_of_sums,

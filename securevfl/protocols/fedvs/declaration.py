@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from securevfl.models.polynomial_network import expanded_width
+from securevfl.protocols.base.decoding import inference_step
 from securevfl.protocols.base.mask_keys import key_messages
 from securevfl.protocols.base.messages import (
     Carries,
@@ -18,7 +19,7 @@ from securevfl.protocols.base.messages import (
     in_setup,
 )
 from securevfl.protocols.base.sum_budget import unknowns_messages
-from securevfl.protocols.fedvs.parameters import Parameters, inference_step
+from securevfl.protocols.fedvs.parameters import Parameters
 
 Rows = Callable[[int], int | None]
 

@@ -15,7 +15,7 @@ from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.privacy.claims import COUNTS
 from securevfl.privacy.released_equations import independent_columns
-from securevfl.protocols.base.decoding import rows_in_order
+from securevfl.protocols.base.decoding import inference_step, rows_in_order
 from securevfl.protocols.base.pretraining import (
     all_labels,
     shapes_of,
@@ -25,7 +25,7 @@ from securevfl.protocols.base.pretraining import (
 )
 from securevfl.protocols.fedvs.algorithm import COLUMNS, LABELS, MEASURES
 from securevfl.protocols.fedvs.messages import Batch
-from securevfl.protocols.fedvs.parameters import Parameters, inference_step
+from securevfl.protocols.fedvs.parameters import Parameters
 from securevfl.protocols.fedvs.quantisation import mean_of_sums, quantised_weights, segments_of
 from securevfl.protocols.fedvs.steps import (
     both_classes,

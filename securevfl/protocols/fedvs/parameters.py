@@ -289,11 +289,6 @@ def upload_streams(parties: int, segments: int, privacy: int, degree: int) -> in
     return stream_count(blocks_of(parties, privacy, unknown), parties, privacy, unknown)
 
 
-def inference_step(coded: int, segments: int) -> int:
-    """Test rows of each segment evaluated in one attempt."""
-    return max(coded, 4096 // segments)
-
-
 def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
     """Batch rows |B| within one segment of `length` rows (as in `models.split.Batches`)."""
     return min(max(1, config.batch // segments), length)

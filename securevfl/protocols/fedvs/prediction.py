@@ -9,10 +9,10 @@ import numpy as np
 
 from securevfl.models.split import Centre
 from securevfl.protocols.base.blinding import Told, blinded, unblinded
-from securevfl.protocols.base.decoding import rows_in_order
+from securevfl.protocols.base.decoding import inference_step, rows_in_order
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.protocols.fedvs.parameters import Parameters, inference_step
+from securevfl.protocols.fedvs.parameters import Parameters
 from securevfl.protocols.fedvs.quantisation import mean_of_sums, nearest_weights
 from securevfl.protocols.fedvs.steps import scores_of
 from securevfl.verified import Element, Secret, bare_of

@@ -25,6 +25,7 @@ from securevfl.privacy.claims import Claim, budget_claims, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.decoding import inference_step
 from securevfl.protocols.base.levels.schedule import (
     identity_posts,
     proof_of,
@@ -50,7 +51,6 @@ from securevfl.protocols.fedvs.parameters import (
     cohort_number,
     default_segments,
     degree_of,
-    inference_step,
     prss_of,
     refuse_any_sharers,
     results_needed,

@@ -25,6 +25,7 @@ from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.open_embeddings import FIELD, embedding, joint_step, stepped, updated
 from securevfl.protocols.base.protected_values import loaded, mean_of, weights_in
+from securevfl.protocols.base.split import batch_stream
 from securevfl.protocols.multivfl.algorithm import (
     Copies,
     DataOwner,
@@ -121,7 +122,6 @@ class MultiVfl(Provable, EmbeddingProtocol):
                 stacklevel=2,
             )
         self.privacy = noise_of(config)
-        self.card = replace(type(self).card)
 
     @property
     def owners(self) -> range:
@@ -195,7 +195,9 @@ class MultiVfl(Provable, EmbeddingProtocol):
         """Label owner with number `index`; the first draws its batches as `split`'s server does."""
         number = index - self.data.parties
         samples = self.label_sets[number]
-        stream = functools.partial(_labels_stream, self.seed, SERVER if number == 0 else index)
+        stream = functools.partial(
+            batch_stream, self.seed, SERVER if number == 0 else index, "train"
+        )
         return LabelOwner(
             index,
             self.peers(),
@@ -296,9 +298,9 @@ class MultiVfl(Provable, EmbeddingProtocol):
         centre.step(loaded, tuple(W), *W.values())
         own = np.argsort(self.label_sets[k - self.data.parties], kind="stable")
         labels = world.the(k, "labels").map(chosen, own, shape=own.shape)
-        steps, losses = self.last_request(k, 1), []
+        batches, steps, losses = self.batches_of(k), self.last_request(k, 1), []
         for number in range((r - 1) * steps + 1, r * steps + 1):
-            places, A, sent = self.requested(k, number)[1], {}, {}
+            places, A, sent = batches.samples(batches.draw(number)), {}, {}
             for d in self.peers():
                 X, shape = world.the(d, "columns"), (len(places), self.config.width)
                 A[d] = copies[d].networks[k].call(embedding, X, rows[places], shape=shape)
@@ -328,12 +330,6 @@ class MultiVfl(Provable, EmbeddingProtocol):
         clipped = A.clip(self.privacy.clip)
         return clipped.map(seeded_rows, self.privacy.sigma, seed, dtype=np.float32)
 
-    def requested(self, owner: int, number: int) -> tuple[int, np.ndarray]:
-        """Global round of a label owner's request, and its batch's positions."""
-        batches = self.batches_of(owner)
-        steps = self.last_request(owner, 1)
-        return 1 + (number - 1) // steps, batches.samples(batches.draw(number))
-
     def in_run(self, owner: int, number: int) -> int:
         """Number of messages of a label owner's request: 1, or 0 for one beyond the run's last."""
         return int(1 <= number <= self.last_request(owner, self.config.rounds))
@@ -345,7 +341,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
     def batches_of(self, owner: int) -> Batches:
         """Batches of a label owner."""
         entity = SERVER if owner == self.owners[0] else owner
-        stream = functools.partial(_labels_stream, self.seed, entity)
+        stream = functools.partial(batch_stream, self.seed, entity, "train")
         held = len(self.label_sets[owner - self.data.parties])
         return Batches(held, 1, self.config.batch, stream)
 
@@ -431,8 +427,3 @@ def _new_network(
 ) -> ClientNetwork:
     """Bottom model with weights from a new stream, so that all copies start equal."""
     return make_client_network(*sizes, stream=stream(), **options)
-
-
-def _labels_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
-    """Public stream of a label owner's batches, which its requests reveal anyway."""
-    return keyed_stream(seed, entity, f"train/{name}", *keys)

@@ -29,11 +29,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import SERVER, kept_as
-from securevfl.field import PrimeField
 from securevfl.field.sampling import SeededSource
 from securevfl.models.aggregation import make_aggregation
 from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.models.split import Batches, Centre
 from securevfl.privacy.mechanisms import (
     clip_gradient,
     laplace_by_range,
@@ -46,22 +45,9 @@ from securevfl.privacy.release_counts import (
     refuse_exceeding,
     refuse_repeated,
 )
+from securevfl.protocols.base.open_embeddings import FIELD, embedding, updated
 from securevfl.protocols.wait_dp.parameters import Privacy
 from securevfl.verified import Participant
-
-FIELD = PrimeField(2**31 - 1)  # of no message: all are real
-
-
-def embed(network: ClientNetwork, features: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Embedding H_n of a batch; zero rows for padding."""
-    return network.forward(rows_of(features, samples))
-
-
-def update(
-    network: ClientNetwork, features: np.ndarray, samples: np.ndarray, gradient: np.ndarray
-) -> np.ndarray:
-    """Step of the network with dL/dH_n; return the number of clipped weights."""
-    return np.array(network.update(rows_of(features, samples), gradient), np.float32)
 
 
 def step(
@@ -143,12 +129,12 @@ class Client(Participant):
         own, noisy, C = (self.features, samples), self.privacy.embeddings, self.privacy.clip
         if noisy:
             self.count(samples)
-        H = self.network.call(embed, *own, shape=(len(samples), self.width))
+        H = self.network.call(embedding, *own, shape=(len(samples), self.width))
         self.send(SERVER, "embedding", self.release(H, samples))
         gradient = await self.receive("gradient")
         if noisy:
             gradient = H.map(clip_gradient, gradient, C)
-        (cut,) = self.network.step(update, *own, gradient, shapes=[()])
+        (cut,) = self.network.step(updated, *own, gradient, shapes=[()])
         if self.bound is not None:
             clipped = int(self.opened(cut, "clipped"))
             if clipped:

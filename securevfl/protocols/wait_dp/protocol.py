@@ -22,15 +22,13 @@ from securevfl.privacy.mechanisms import (
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import MessageKey, MessageSpec
+from securevfl.protocols.base.open_embeddings import FIELD, embedding, updated
 from securevfl.protocols.wait_dp.algorithm import (
-    FIELD,
     Client,
     Server,
-    embed,
     laplaced,
     parts,
     step,
-    update,
 )
 from securevfl.protocols.wait_dp.parameters import (
     Privacy,
@@ -191,7 +189,7 @@ class WaitDP(Provable, EmbeddingProtocol):
             samples = self.layout.samples(self.layout.draw(r))
             shape = (len(samples), width)
             embeddings = [
-                network.call(embed, X, samples, shape=shape)
+                network.call(embedding, X, samples, shape=shape)
                 for network, X in zip(networks, columns, strict=True)
             ]
             released = privacy.embeddings and hides
@@ -221,7 +219,7 @@ class WaitDP(Provable, EmbeddingProtocol):
                 inner = back
                 if privacy.embeddings:
                     inner = embeddings[n].map(clip_gradient, back, privacy.clip)
-                networks[n].step(update, columns[n], samples, inner, shapes=[()])
+                networks[n].step(updated, columns[n], samples, inner, shapes=[()])
 
     def ideal_sent(self, n: int, r: int, H: Secret, samples: np.ndarray) -> Secret:
         """Embedding that client n sends without secret noise."""
@@ -273,10 +271,9 @@ class WaitDP(Provable, EmbeddingProtocol):
                 "epsilon_through_weights": privacy.spent_through_weights(rounds, samples),
             }
         if privacy.labels is not None:
-            classes = self.data.num_classes if self.data.task == "multiclass" else 2
             described |= {
                 "epsilon_labels": privacy.labels,
-                "labels_kept": keep_probability(privacy.labels, classes),
+                "labels_kept": keep_probability(privacy.labels, self.classes),
             }
         described["noise"] = "secure" if self.config.noise == "secure" else "seeded, not secure"
         return described

@@ -25,7 +25,7 @@ from securevfl.active.dealt import (
 from securevfl.active.signing import new_start
 from securevfl.active.statements import DIGEST, ApartError, digest, refuse_apart
 from securevfl.errors import RunError
-from securevfl.protocols.base.messages import MessageKey, MessageSpec
+from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.protocols.base.received import refusal
 from securevfl.verified import Element, Secret
 from securevfl.verified.batched import encoded, encoded_constant
@@ -174,11 +174,7 @@ def _said(*stories: np.ndarray) -> np.ndarray:
 
 def echo_messages() -> tuple[MessageSpec, ...]:
     """Declarations of the messages in which holders compare set-ups (`echo`)."""
-
-    def once(key: MessageKey) -> int:
-        return int(key.round == 0)
-
     return (
-        MessageSpec("echo", "client", "client", "key", count=once, source="set-up echo"),
+        MessageSpec("echo", "client", "client", "key", count=in_setup, source="set-up echo"),
         MessageSpec("echoed", "client", "client", "key", source="set-up echo: where they differ"),
     )

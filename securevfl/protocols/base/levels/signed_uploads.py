@@ -30,7 +30,7 @@ from securevfl.errors import CorruptResultsError
 from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.field.prss import Prss
 from securevfl.protocols.base.decoding import decode_results
-from securevfl.protocols.base.messages import MessageKey, MessageSpec
+from securevfl.protocols.base.messages import MessageKey, MessageSpec, in_setup
 from securevfl.verified import Element, Secret
 from securevfl.verified.values import Bytes
 
@@ -70,13 +70,10 @@ def undetected(code: LagrangeCode, waited: int, who: str) -> str:
 def signed_messages(prss: Prss) -> tuple[MessageSpec, ...]:
     """Message declarations that level active adds: verifying keys, and tags of mask keys."""
 
-    def once(key: MessageKey) -> int:
-        return int(key.round == 0)
-
     def tagged(key: MessageKey) -> int:
         return int(key.round == 0 and bool(prss.dealt(key.sender)))
 
-    key = MessageSpec("identity", "client", "server", "key", public=True, count=once)
+    key = MessageSpec("identity", "client", "server", "key", public=True, count=in_setup)
     return (
         replace(key, source="docs/active.md: verifying keys"),
         MessageSpec(TAGS, "client", "client", "key", count=tagged),
