@@ -69,8 +69,8 @@ def rounded_up(value: float, digits: int = 3) -> str:
 class Claim:
     """One privacy claim of a protocol's card.
 
-    `who`, `about`, `notion` and `source` are texts for summaries and verdicts: the phrase of the
-    adversary, and of three other attributes.
+    Summaries and verdicts read it as texts: `who` (`against`), `about` (`asset`), `notion`
+    (`strength`) and `source` (`reason`, then `tells`).
 
     Attributes
     ----------

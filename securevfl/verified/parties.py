@@ -473,7 +473,11 @@ class Hands:
             Public name, by which declared outputs refer to it.
         seed : bytes, optional
             Public seed for reproducible noise; the result is then a Secret and no release.
-            FlowError if `labels` is no Secret.
+
+        Raises
+        ------
+        FlowError
+            If `labels` is no Secret.
         """
         from securevfl.privacy.mechanisms import randomised_response
 

@@ -492,7 +492,10 @@ class Holder(KeyParticipant):
     def deal_masks(
         self, round: int, told: bytes, shape: tuple[int, ...], to: Collection[int]
     ) -> None:
-        """Send shares rho_i(alpha_j) of a label's mask, with the digest of the steps it is for."""
+        """Send shares rho_i(alpha_j), of `shape`, of the mask for a label (`told`: public part).
+
+        The digest of the steps in this holder's model goes with them.
+        """
         prss, digest = self.public.prss, self.model[3]
         values = dealt_masks(self, prss, self.keys, told, [digest], shape)
         for j in to:
@@ -530,7 +533,7 @@ class Holder(KeyParticipant):
         return all(one[0] == round for one in found) and all(self.has_steps(*one) for one in found)
 
     def has_steps(self, round: int, digest: Element, *value: Element) -> bool:
-        """Whether a dealer's digest of steps equals this holder's."""
+        """Whether the digest with a dealer's mask equals that of this holder's steps."""
         same = digest.map(are_equal, self.model[3], shape=(), real=True, dtype=np.bool_)
         return bool(self.opened(same, f"whether masks of round {round} are of the same steps"))
 

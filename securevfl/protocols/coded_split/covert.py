@@ -267,7 +267,10 @@ class History:
         return tuple(getattr(self, one.name) for one in fields(self))
 
     def with_step(self, holder: Any, number: int, told: tuple[Secret, Any], before: Secret) -> Self:
-        """The history extended by a step that a holder received."""
+        """The history extended by a received step: `told` is (digest, statement).
+
+        `before` is the chain that the step continues, as the server says.
+        """
         ahead = {**self.ahead, number: (*told[:1], before, told[1])}
         chain, step, newest, last = self.chain, self.step, self.newest, holder.last_step
         while step + 1 in ahead:

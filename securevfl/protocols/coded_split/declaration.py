@@ -20,7 +20,7 @@ AGAIN = 1000  # how often a message may be sent again, byte by byte, after a cra
 
 
 def again(key: MessageKey) -> int:
-    """Largest number of repetitions of a message in any round."""
+    """Count for a message that may be sent again: at most `AGAIN` times in any round."""
     return AGAIN
 
 

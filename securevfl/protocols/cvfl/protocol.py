@@ -224,7 +224,7 @@ class Cvfl(Provable, EmbeddingProtocol):
         )
 
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Coalitions to prove: each party, also with the collaborator; all active if not of all."""
+        """Coalitions to prove: each party, and all active ones; both also with the collaborator."""
         active = frozenset(self.roles()["active"])
         some = [active, active | {SERVER}] if 1 < len(active) < self.data.parties else []
         return (*super().coalitions(), *some)

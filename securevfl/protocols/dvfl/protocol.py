@@ -264,7 +264,7 @@ class Dvfl(Provable, Protocol):
 
     @property
     def last_fault(self) -> int:
-        """The last round in which guests or hosts train."""
+        """Last round in which fault chains are applied: the last in which parties train."""
         return self.schedule.rounds
 
     def roles(self) -> dict[str, tuple[int, ...]]:

@@ -726,7 +726,7 @@ class Server(Participant):
         self.report_inference(step)
 
     def score(self, number: int, embedding: Secret) -> None:
-        """Score a part of the test rows from their joint embedding."""
+        """Keep the scores of part `number` of the test rows, from their joint embedding."""
         self.test_scores[number] = self.scores(embedding)
 
     def scores(self, embedding: Secret) -> Secret:

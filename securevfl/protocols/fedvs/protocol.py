@@ -367,7 +367,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     def pretraining(self, index: int) -> Pretraining | None:
         """New pre-training of client `index`, not begun: client 0 with labels, others without.
 
-        None where `pretrain` is none, and for client 0 where it is p.
+        None if the option `pretrain` is "none", and for client 0 if it is "p" (passive clients).
         """
         config, data = self.config, self.data
         if config.pretrain == "none" or (config.pretrain == "p" and index == 0):
@@ -413,7 +413,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @classmethod
     def cohorts(cls, config: FedVSConfig, parties: int) -> Cohorts | None:
-        """Cohorts left out of sums if a `share_timeout` is set; None if there are none."""
+        """Groups of clients of which a sum has all or none if `share_timeout` is set; else None."""
         patient = config.model_copy(update={"share_timeout": config.share_timeout or 1.0})
         number = cohort_number(patient, parties)
         return cohorts_of(cls.name, number, parties, config.privacy) if number else None

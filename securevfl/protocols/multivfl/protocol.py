@@ -254,7 +254,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         )
 
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Coalitions to prove: each party; label owners, also with the server; data owners."""
+        """Coalitions to prove: each party; all label owners, also with the server; data owners."""
         alone = [frozenset((n,)) for n in (*self.peers(), *self.owners, SERVER)]
         owners = frozenset(self.owners)
         return (*alone, owners, owners | {SERVER}, frozenset(self.peers()))
