@@ -493,7 +493,7 @@ class Prover:
             self._rising.append((block, latest))
 
     def _key(self, block: Block) -> int:
-        """Key of a stream."""
+        """Number of the block that is the key of a stream."""
         return next(iter(block.deps[0].blocks))
 
     def _random(self, block: Block) -> bool:

@@ -139,7 +139,7 @@ class Guest(Learner):
     aligned : int
         M, the number of aligned rows.
     batches : Batches
-        Batches of places, which all guests draw alike (`own_rows`).
+        Batches of positions, the same for all guests; `own_rows` gives the rows at them.
     """
 
     activities: ClassVar[Mapping[str, str]] = {"activation": "upload", "code": "upload"}

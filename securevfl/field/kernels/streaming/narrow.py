@@ -163,23 +163,23 @@ _other256 = entry(_stream(SHAPES[256], _Other))
 
 @kernel
 def mersenne512(arguments: int) -> None:
-    """Stream of a product modulo 2^31 - 1, 512-bit vectors; see panels.ARGUMENTS."""
+    """Product of a small matrix modulo 2^31 - 1 by 512-bit vectors; see panels.ARGUMENTS."""
     _mersenne512(arguments)
 
 
 @kernel
 def other512(arguments: int) -> None:
-    """Stream of a product modulo another p < 2^31, 512-bit vectors; see panels.ARGUMENTS."""
+    """Product of a small matrix modulo another p < 2^31, 512 bits; see panels.ARGUMENTS."""
     _other512(arguments)
 
 
 @kernel
 def mersenne256(arguments: int) -> None:
-    """Stream of a product modulo 2^31 - 1, 256-bit vectors; see panels.ARGUMENTS."""
+    """Product of a small matrix modulo 2^31 - 1 by 256-bit vectors; see panels.ARGUMENTS."""
     _mersenne256(arguments)
 
 
 @kernel
 def other256(arguments: int) -> None:
-    """Stream of a product modulo another p < 2^31, 256-bit vectors; see panels.ARGUMENTS."""
+    """Product of a small matrix modulo another p < 2^31, 256 bits; see panels.ARGUMENTS."""
     _other256(arguments)

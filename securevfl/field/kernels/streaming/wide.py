@@ -134,11 +134,11 @@ _limbs256 = entry(_stream(SHAPES[256]))
 
 @kernel
 def limbs512(arguments: int) -> None:
-    """Stream of a product modulo 2^61 - 1, 512-bit vectors; see panels.ARGUMENTS."""
+    """Product of a small matrix modulo 2^61 - 1 by 512-bit vectors; see panels.ARGUMENTS."""
     _limbs512(arguments)
 
 
 @kernel
 def limbs256(arguments: int) -> None:
-    """Stream of a product modulo 2^61 - 1, 256-bit vectors; see panels.ARGUMENTS."""
+    """Product of a small matrix modulo 2^61 - 1 by 256-bit vectors; see panels.ARGUMENTS."""
     _limbs256(arguments)
