@@ -8,7 +8,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from securevfl.field.kernels.ir import I32, I64, copier, every, joined, load, smaller, splat, store
+from securevfl.field.kernels.ir import I32, I64, copy16, every, joined, load, smaller, splat, store
 from securevfl.field.kernels.jit import inlined, intrinsic, kernel, types
 from securevfl.field.kernels.tiles import BLOCK, accumulate, configure, planes, release
 
@@ -89,12 +89,6 @@ def _combine32(context: Any, source: Any, target: Any, p: Any, inverse: Any) -> 
     return types.void(types.int64, types.int64, types.uint64, types.float64), generate
 
 
-@intrinsic
-def _copy32(context: Any, source: Any, target: Any, seen: Any) -> Any:
-    """Copy 16 words, and update the 16 maxima at `seen`."""
-    return types.void(types.int64, types.int64, types.int64), copier(I32, 16)
-
-
 @inlined
 def _expand(a: Array, m: int, left: Array, edge: Array, p: Any, factor: Any) -> None:
     """Write the byte planes of rows 16 m .. 16 m + 15 of `a` to left[step, plane, row, word].
@@ -165,7 +159,7 @@ def multiply(
         for i in range(rows.size):
             for t in range(width):
                 source = rows[i] + 64 * (begin + t)
-                _copy32(source, base + pitch * t + 64 * i, seen.ctypes.data)
+                copy16(source, base + pitch * t + 64 * i, seen.ctypes.data)
         for m in range((count + 15) // 16):
             _expand(a, m, left, edge, p, factor)
             for start in range(0, steps, BLOCK):

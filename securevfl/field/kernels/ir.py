@@ -100,6 +100,13 @@ def call(builder: Any, name: str, arguments: list[Any]) -> None:
     builder.call(module.globals[name], arguments)
 
 
+def ask(builder: Any, address: Any) -> None:
+    """Prefetch 64 bytes; an invalid address is harmless."""
+    hints = [ir.Constant(I32, n) for n in (0, 3, 1)]  # To read, into all caches, data.
+    place = builder.inttoptr(address, ir.PointerType(I8))
+    call(builder, "llvm.prefetch.p0", [place, *hints])
+
+
 def pure(builder: Any, name: str, operands: list[Any]) -> Any:
     """Result of an LLVM intrinsic on vectors of one type, of the same type."""
     module, kind = builder.module, operands[0].type
@@ -131,6 +138,34 @@ def tile(name: str, *tiles: int, addresses: int = 0) -> Callable[..., Any]:
 
 ZERO = np.uint64(0)
 ONE = np.uint64(1)
+
+
+@intrinsic
+def prefetch(context: Any, address: Any) -> Any:
+    """Prefetch 64 bytes; an invalid address is harmless."""
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        ask(builder, args[0])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
+def copy_line(context: Any, source: Any, target: Any) -> Any:
+    """Copy 64 bytes."""
+
+    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
+        store(builder, args[1], 0, load(builder, args[0], 0, I64, 8))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic
+def copy16(context: Any, source: Any, target: Any, seen: Any) -> Any:
+    """Copy 16 words, and update the 16 maxima at `seen`."""
+    return types.void(types.int64, types.int64, types.int64), copier(I32, 16)
 
 
 @intrinsic

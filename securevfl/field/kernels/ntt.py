@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.field.kernels.ir import I32, I64, copier, every, load, smaller, splat, store
+from securevfl.field.kernels.ir import I32, I64, copy16, every, load, smaller, splat, store
 from securevfl.field.kernels.jit import inlined, intrinsic, kernel, types
 
 Array = NDArray[Any]
@@ -87,12 +87,6 @@ def _scale(context: Any, a: Any, b: Any, w: Any, companion: Any, p: Any) -> Any:
     return _butterfly("scale")
 
 
-@intrinsic
-def _copy(context: Any, source: Any, target: Any, seen: Any) -> Any:
-    """Copy 64 bytes, and update the 16 maxima at `seen`."""
-    return types.void(types.int64, types.int64, types.int64), copier(I32, _LANES)
-
-
 @inlined
 def _interpolate(panel: int, pitch: int, m: int, pieces: int, twiddles: Array, p: Any) -> None:
     """Transform m rows in place (decimation in frequency); results in bit-reversed order."""
@@ -159,7 +153,7 @@ def encode(rows: Array, tiles: int, out: Array, p: Any, tables: Any, work: Any) 
         pieces = min(width, tiles - begin)
         for i in range(m):
             for piece in range(pieces):
-                _copy(rows[i] + 64 * (begin + piece), base + pitch * i + 64 * piece, top)
+                copy16(rows[i] + 64 * (begin + piece), base + pitch * i + 64 * piece, top)
         # This leaves the coefficients in bit-reversed order, which is the order that `_evaluate`
         # takes: rows are never put back into their natural order.
         _interpolate(base, pitch, m, pieces, inverse, p)
@@ -174,7 +168,8 @@ def encode(rows: Array, tiles: int, out: Array, p: Any, tables: Any, work: Any) 
         for i in range(out.shape[0]):
             target = out.ctypes.data + i * out.strides[0] + 64 * begin
             for piece in range(pieces):
-                _copy(place + pitch * i + 64 * piece, target + 64 * piece, seen[64:].ctypes.data)
+                source = place + pitch * i + 64 * piece
+                copy16(source, target + 64 * piece, seen[64:].ctypes.data)
 
 
 def companions(values: list[int], p: int) -> Array:

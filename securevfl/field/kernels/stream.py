@@ -13,7 +13,7 @@ from typing import Any
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from securevfl.field.kernels.ir import I32, copier, every, load, smaller, splat, store, tile
+from securevfl.field.kernels.ir import I32, copy16, every, load, smaller, splat, store, tile
 from securevfl.field.kernels.jit import inlined, intrinsic, kernel, types
 
 Array = NDArray[Any]
@@ -48,12 +48,6 @@ def _copy(context: Any, source: Any, target: Any, pitch: Any, seen: Any) -> Any:
         return cx.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, types.int64), generate
-
-
-@intrinsic
-def _copy_one(context: Any, source: Any, target: Any, seen: Any) -> Any:
-    """Copy 64 bytes; update the 16 maxima at `seen`."""
-    return types.void(types.int64, types.int64, types.int64), copier(I32, 16)
 
 
 def _pairs(builder: Any, source: Any, pitch: Any) -> tuple[Any, Any]:
@@ -263,7 +257,7 @@ def multiply(
             for t in range(0, width - _COPIED + 1, _COPIED):
                 _copy(source + 64 * t, target + pitch * t, pitch, top)
             for t in range(width // _COPIED * _COPIED, width):
-                _copy_one(source + 64 * t, target + pitch * t, top)
+                copy16(source + 64 * t, target + pitch * t, top)
         _three(limbs, blocks, pitch)
         for part in range(-(-width // group)):
             first = part * group

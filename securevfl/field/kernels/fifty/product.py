@@ -13,7 +13,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.fifty import lanes
-from securevfl.field.kernels.ir import I8, I32, I64, call, load, loop, slot, splat, store
+from securevfl.field.kernels.ir import I64, copy_line, load, loop, prefetch, slot, splat, store
 from securevfl.field.kernels.ir import tile as machine
 from securevfl.field.kernels.jit import inlined, intrinsic, types
 
@@ -130,43 +130,13 @@ def tile(form: Form, size: int, rows: int, pieces: int, around: bool) -> Callabl
 _fence = machine("sse.sfence")  # Orders writes past the caches before what follows.
 
 
-def ask(builder: Any, address: Any) -> None:
-    """Prefetch 64 bytes; an invalid address is harmless."""
-    place = builder.inttoptr(address, ir.PointerType(I8))
-    # To read, into all caches, data.
-    hints = [ir.Constant(I32, n) for n in (0, 3, 1)]
-    call(builder, "llvm.prefetch.p0", [place, *hints])
-
-
-@intrinsic
-def _prefetch(context: Any, address: Any) -> Any:
-    """Intrinsic for `ask`: prefetch 64 bytes."""
-
-    def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
-        ask(builder, args[0])
-        return cx.get_dummy_value()
-
-    return types.void(types.int64), generate
-
-
-@intrinsic
-def _copy(context: Any, source: Any, target: Any) -> Any:
-    """Copy 64 bytes."""
-
-    def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
-        store(builder, args[1], 0, load(builder, args[0], 0, I64, 8))
-        return cx.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
-
-
 @inlined
 def _finish_edge(shape: Any, spare: int, out: int, pitch: int) -> None:
     """Copy the part of an edge tile that lies within the result."""
     wide, rows, pieces = shape
     for r in range(rows):
         for v in range(pieces):
-            _copy(spare + 64 * (r * wide + v), out + r * pitch + 64 * v)
+            copy_line(spare + 64 * (r * wide + v), out + r * pitch + 64 * v)
 
 
 def _packer(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
@@ -285,7 +255,7 @@ def panels(run: Any, edge: Any, convert: Any, tall: int, wide: int) -> Callable[
                 ahead = 64 * (begin + many * wide + b)
                 for k in range(inner):
                     for v in range(wide):
-                        _prefetch(rows[k] + ahead + 64 * v)
+                        prefetch(rows[k] + ahead + 64 * v)
                 right = panel + b * inner * 64
                 for m in range(0, count, tall):
                     first = max(0, min(m, count - tall))

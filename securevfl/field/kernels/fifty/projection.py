@@ -14,7 +14,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.fifty import product
-from securevfl.field.kernels.ir import I64, load, slot, store
+from securevfl.field.kernels.ir import I64, ask, load, slot, store
 from securevfl.field.kernels.jit import inlined, intrinsic, types
 from securevfl.field.kernels.primes import P50
 from securevfl.field.kernels.projection import BLOCK
@@ -44,7 +44,7 @@ def dots(form: product.Form, size: int, convert: Callable[..., Any]) -> Callable
             here, first = builder.add(block, offset), builder.add(weights, offset)
             places = first, builder.add(first, pitch)
             for half in range(2):
-                product.ask(builder, builder.add(here, ir.Constant(I64, _AHEAD + 64 * half)))
+                ask(builder, builder.add(here, ir.Constant(I64, _AHEAD + 64 * half)))
                 x, old = load(builder, here, 64 * half, I64, 8), builder.load(most)
                 above = builder.icmp_unsigned(">", x, old)
                 builder.store(builder.select(above, x, old), most)

@@ -12,33 +12,10 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from securevfl.field.kernels.ir import I32, I64, load, store
+from securevfl.field.kernels.ir import I32, copy_line, prefetch
 from securevfl.field.kernels.jit import intrinsic, kernel, types
-from securevfl.field.kernels.streaming.pieces import LINE, fetch
 
 Array = NDArray[Any]
-
-
-@intrinsic
-def _fetch(context: Any, address: Any) -> Any:
-    """Prefetch the cache line at an address; an invalid address is harmless."""
-
-    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        fetch(builder, args[0], LINE)
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate
-
-
-@intrinsic
-def _copy_line(context: Any, source: Any, target: Any) -> Any:
-    """Copy 64 bytes."""
-
-    def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        store(builder, args[1], 0, load(builder, args[0], 0, I64, 8))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
 
 
 @intrinsic
@@ -79,14 +56,14 @@ def gather(sources: Array, length: int, rows: Array, out: Array) -> bool:
             start, pitch, size = sources[j, 0], sources[j, 1], sources[j, 2]
             ahead = start + following * pitch
             for offset in range(np.int64(0), size, line):
-                _fetch(ahead + offset)
-            _fetch(ahead + size - 1)  # A row may end in a line more than its length fills.
+                prefetch(ahead + offset)
+            prefetch(ahead + size - 1)  # A row may end in a line more than its length fills.
             place = start + rows[i] * pitch
             # Lines from the start; what is left is the end of a line that overlaps the last one.
             for offset in range(np.int64(0), size - line + 1, line):
-                _copy_line(place + offset, target + offset)
+                copy_line(place + offset, target + offset)
             if size >= line:
-                _copy_line(place + size - line, target + size - line)
+                copy_line(place + size - line, target + size - line)
             else:
                 for offset in range(np.int64(0), size, np.int64(4)):
                     _copy_word(place + offset, target + offset)

@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from securevfl.field.kernels.ir import I8, I32, I64, call, every, load, loop, opaque, splat
+from securevfl.field.kernels.ir import I32, I64, ask, every, load, loop, opaque, splat
 
 LINE = 64
 
@@ -101,10 +101,7 @@ def grouped(
 def fetch(builder: Any, address: Any, size: int) -> None:
     """Ask for `size` bytes from `address` on."""
     for offset in range(0, size, LINE):
-        place = builder.add(address, constant(offset))
-        pointer = builder.inttoptr(place, ir.PointerType(I8))
-        kind = [ir.Constant(I32, n) for n in (0, 3, 1)]  # To read, into all caches, data.
-        call(builder, "llvm.prefetch.p0i8", [pointer, *kind])
+        ask(builder, builder.add(address, constant(offset)))
 
 
 def write(builder: Any, address: Any, values: list[Any], around: Any) -> None:
