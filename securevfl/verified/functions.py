@@ -95,6 +95,17 @@ def _joined(parts: Any) -> bytes:
 
 
 @functools.cache
+def _names(code: types.CodeType) -> frozenset[str]:
+    """Names of globals and attributes in a code object and what is nested in it.
+
+    A comprehension is nested until Python 3.11, a generator or lambda always. A class within has
+    annotations of its own.
+    """
+    nested = (_names(one) for one in code.co_consts if isinstance(one, types.CodeType))
+    return frozenset(code.co_names).union(*nested) - {"__annotations__"}
+
+
+@functools.cache
 def code_digest(code: types.CodeType) -> str:
     """Digest of a code object, the same in every process."""
     parts = [code.co_code, _written(list(code.co_consts)), repr(code.co_names).encode()]
@@ -132,7 +143,7 @@ def identity(function: Callable[..., Any]) -> str:
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
         if not all(is_public(one) for one in defaults):
             raise FlowError(f"map: defaults of {function.__qualname__} must be public values")
-        for name in function.__code__.co_names:
+        for name in sorted(_names(function.__code__)):
             if isinstance(function.__globals__.get(name), _CHANGING):
                 raise FlowError(
                     f"map: {function.__qualname__} uses {name} of its module, which may change "
