@@ -263,8 +263,8 @@ def _cell(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         low, high = (seen[0][side] - seen[0]["chance"] for side in ("low", "high"))
     return {
         "metric": seen[0]["metric"],
-        "success": sum(success) / len(seen),
-        "chance": sum(r["chance"] for r in seen) / len(seen),
+        "success": math.fsum(success) / len(seen),
+        "chance": math.fsum(r["chance"] for r in seen) / len(seen),
         "excess": excess,
         "low": low,
         "high": high,

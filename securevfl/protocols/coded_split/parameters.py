@@ -200,7 +200,7 @@ def _norm_squared(config: CodedSplitConfig, columns: int) -> int:
     if config.prepare == "none":
         return int(expanded_width(columns, config.degree) * unit)
     each = CLIP**2 / columns
-    return math.ceil(unit * (1 + columns * sum(each**i for i in range(1, config.degree + 1))))
+    return math.ceil(unit * (1 + columns * math.fsum(each**i for i in range(1, config.degree + 1))))
 
 
 def check_numbers(config: CodedSplitConfig, owners: int) -> None:
@@ -230,7 +230,7 @@ def check_numbers(config: CodedSplitConfig, owners: int) -> None:
 def _first_sum(config: CodedSplitConfig, widths: Sequence[int]) -> int:
     """Bound w0 = ceil(sum_n rho_n (omega_n 2^(lx+lu) + sqrt(d_n)/2)) on the first sums."""
     unit = 2.0 ** (config.data_bits + config.gradient_bits)
-    total = sum(
+    total = math.fsum(  # rounded once: sum() of floats differs between 3.11 and 3.12
         math.sqrt(_norm_squared(config, d))
         * (_OMEGA * unit + math.sqrt(expanded_width(d, config.degree)) / 2)
         for d in widths

@@ -1,7 +1,10 @@
 """The server's range bound: nothing ever wraps, and holders see nothing of it."""
 
 import copy
+import dataclasses
+import math
 import sys
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -39,6 +42,17 @@ def test_a_prime_too_small_ends_in_the_shrink_event_and_never_in_a_wrong_value()
     assert largest > 2**20  # steps were dealt all the same
     roomy = simulate(watched(CodedSplit), DIGITS, **{**options, "prime": 2**61 - 1})
     assert not shrunk(roomy)
+
+
+def test_the_bound_on_first_sums_is_rounded_once():
+    """Hence it is the same in every Python: sum() of floats compensates from 3.12 on only."""
+    options = {"degree": 1, "data_bits": 10, "gradient_bits": 20, "prime": 2**61 - 1}
+    widths = (8, 8, 34, 5, 21, 30, 9, 37, 17, 22, 20)
+    public = dataclasses.replace(make(CodedSplit, DIGITS, **options).public, widths=widths)
+    unit = (1 + 2.0**-20) * 2**30
+    parts = [math.sqrt(d * 4**10) * (unit + math.sqrt(d) / 2) for d in public.sizes]
+    exact = float(sum(map(Fraction, parts)))
+    assert public.largest_first_sum == math.ceil(exact * (1 + 1e-9))
 
 
 def test_holders_learn_nothing_of_a_shrunk_step():
