@@ -3,8 +3,6 @@
 Needs root and iproute2, as a container has; skipped where namespaces cannot be made.
 """
 
-import datetime
-import ipaddress
 import os
 import shutil
 import subprocess
@@ -13,11 +11,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.engine.cluster.certificates import authority
 from tests.runs.engines.conftest import RAY_SETTINGS
 
 pytest.importorskip("ray")
@@ -28,7 +23,6 @@ SPACES = {ONE: "10.77.0.1", TWO: "10.77.0.2"}
 HEAD = "10.77.0.1:6399"
 NO_LOGS = ("--include-log-monitor", "false")  # nobody reads them, and it costs a process
 TOKEN = "an-hour-s-token-of-a-test-0123456789"
-PEM = serialization.Encoding.PEM
 
 
 def ip(*words):
@@ -58,36 +52,11 @@ def spaces():
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
 
-def certificate(name, key, issuer, signer, addresses=()):
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=not addresses, path_length=None), critical=True)
-    )
-    if addresses:
-        names = [x509.IPAddress(ipaddress.ip_address(a)) for a in addresses]
-        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    return made.sign(signer, hashes.SHA256()).public_bytes(PEM)
-
-
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory, starter):
     """The environment of all nodes: certificates of one authority, a token, where forks are."""
     folder = tmp_path_factory.mktemp("tls")
-    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, n)]) for n in ("ca", "node")]
-    ca, node = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    (folder / "ca.crt").write_bytes(certificate(names[0], ca, names[0], ca))
-    addresses = ("127.0.0.1", *SPACES.values())
-    (folder / "node.crt").write_bytes(certificate(names[1], node, names[0], ca, addresses))
-    plain = serialization.NoEncryption()
-    key = node.private_bytes(PEM, serialization.PrivateFormat.PKCS8, plain)
-    (folder / "node.key").write_bytes(key)
+    authority("127.0.0.1", *SPACES.values(), folder=folder)
     return (
         os.environ
         | RAY_SETTINGS
