@@ -50,13 +50,23 @@ def unproved(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> tupl
 
 
 def refuse_other_field(values: Any, p: int, name: str) -> None:
-    """Refuse arrays, such as galois ones, that declare another field (FieldError)."""
+    """Refuse arrays that declare another field, as galois ones do, or lack values (FieldError)."""
+    refuse_masked(values, name)
     order = getattr(type(values), "order", p)
     if order != p:
         raise FieldError(
             f"{name}: these are elements of the field of {order}, and elements of the field of {p} "
             f"are needed; a number means another element there. Convert the integers themselves "
             f"(PrimeField.reduce) if that is what you want."
+        )
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Refuse masked arrays with missing values, for which no number stands (FieldError)."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise FieldError(
+            f"{name}: {np.ma.count_masked(values)} of {values.size} values are masked, and so "
+            f"missing. Fill them (.filled) or leave them out."
         )
 
 

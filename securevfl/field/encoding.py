@@ -64,7 +64,7 @@ def encode(
         return apply(left, [data, masks], out, threads)
     from securevfl.field import sampling
 
-    source = source or sampling.SYSTEM
+    source = sampling.chosen(source)
     streams = [source.keystream() for _ in range(T)]
     columns = max(1024, _MASK_BYTES // (T * out.itemsize) // 1024 * 1024)
     panel = aligned((T, min(columns, out.shape[1])), out.dtype)

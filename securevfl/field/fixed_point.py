@@ -9,8 +9,8 @@ from typing import Any, Never
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.errors import ConfigurationError, RangeError
-from securevfl.field.elements import out_array
+from securevfl.errors import ConfigurationError, FieldError, RangeError
+from securevfl.field.elements import out_array, refuse_masked
 from securevfl.field.prime_field import PrimeField
 
 Array = NDArray[Any]
@@ -44,6 +44,8 @@ class FixedPoint:
     bits: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.field, PrimeField):
+            raise FieldError(f"FixedPoint: the field must be a PrimeField, got {self.field!r}.")
         object.__setattr__(self, "bits", _places(self.bits, 62))
 
     @property
@@ -73,7 +75,7 @@ class FixedPoint:
         RangeError
             If an element is NaN, infinite or too large; the message names it and its index.
         ConfigurationError
-            For another dtype.
+            For another dtype or generator, and for masked values.
         """
         return self._apply(x, rng, np.dtype(np.int64))
 
@@ -141,6 +143,12 @@ class FixedPoint:
     ) -> Array:
         from securevfl.field.kernels.fixed_point import round_stochastic
 
+        refuse_masked(x, "FixedPoint")
+        if rng is not None and not isinstance(rng, np.random.Generator):
+            raise ConfigurationError(
+                f"FixedPoint: rng must be a numpy.random.Generator, got {rng!r}. "
+                f"numpy.random.default_rng(seed) makes one."
+            )
         array = np.asarray(x)
         if array.dtype not in (np.float32, np.float64):
             raise ConfigurationError(

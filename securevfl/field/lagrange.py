@@ -116,5 +116,5 @@ def _inverses(values: list[int], p: int) -> list[int]:
 
 
 def _points(field: PrimeField, values: Sequence[int] | Array, name: str) -> Array:
-    array = values if isinstance(values, np.ndarray) else [int(v) for v in values]
+    array = values if isinstance(values, np.ndarray) else list(values)
     return field.elements(array, f"interpolation {name}").astype(np.uint64).reshape(-1)

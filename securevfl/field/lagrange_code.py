@@ -126,8 +126,12 @@ class LagrangeCode:
         """Number K + T of points through which the polynomial passes."""
         return self.segments + self.privacy
 
-    def recovery_threshold(self, degree: int = 2) -> int:
-        """Recovery threshold R = degree (K+T-1) + 1: results that decode a computation."""
+    def recovery_threshold(self, degree: int | None = None) -> int:
+        """Recovery threshold R = degree (K+T-1) + 1: results that decode a computation.
+
+        The degree is the code's own when omitted.
+        """
+        degree = self.degree if degree is None else degree
         return checks.count("degree", degree) * (self.size - 1) + 1
 
     @cached_property

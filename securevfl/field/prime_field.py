@@ -13,6 +13,7 @@ from securevfl.errors import FieldError, needs
 from securevfl.field.elements import (
     as_elements,
     out_array,
+    refuse_masked,
     refuse_other_field,
     refuse_overlap,
     unproved,
@@ -36,7 +37,8 @@ class PrimeField:
 
     Elements are plain arrays of `dtype` with values in [0, p). Arguments may be any unsigned or
     object arrays, Python integers or lists of them; signed and floating arrays and numbers outside
-    [0, p) are refused. Results are new arrays of `dtype`; no input is changed. Shapes broadcast.
+    [0, p) are refused. Results are new arrays of `dtype`, but for `elements`, which returns an
+    array of elements itself; no input is changed. Shapes broadcast.
 
     Products are fastest at the usual primes, `primes.USUAL`: 2^31-1, 2^50-2^14+1 and 2^61-1.
     The second has roots of unity of orders up to 2^14, and takes a quarter of the third's time.
@@ -97,9 +99,14 @@ class PrimeField:
 
     def reduce(self, values: ArrayLike) -> Array:
         """Any integers (signed, unsigned or Python's) reduced modulo p; FieldError for others."""
-        array = np.asarray(values)
-        if array.dtype == object or array.dtype.kind not in "iu":
-            array = np.array(values, dtype=object)
+        refuse_masked(values, "PrimeField.reduce")
+        try:
+            array = np.asarray(values)
+            if array.dtype.kind not in "iu":
+                array = np.array(values, dtype=object)
+        except ValueError as error:
+            raise FieldError(f"PrimeField.reduce: the values are no array: {error}.") from None
+        if array.dtype == object:
             wrong = [v for v in array.flat if not isinstance(v, int | np.integer)]
             if wrong:
                 raise FieldError(
@@ -274,7 +281,13 @@ class PrimeField:
             raise FieldError(
                 f"PrimeField.power: exponents must be integers, they are {wanted.dtype.name}."
             )
-        base, wanted = np.broadcast_arrays(self.elements(a, "PrimeField.power"), wanted)
+        base = self.elements(a, "PrimeField.power")
+        try:
+            base, wanted = np.broadcast_arrays(base, wanted)
+        except ValueError:
+            raise FieldError(
+                f"PrimeField.power: shapes {base.shape} and {wanted.shape} do not broadcast."
+            ) from None
         negative = np.asarray(wanted < 0, bool)
         base = base.copy()
         base[negative] = self.reciprocal(base[negative])

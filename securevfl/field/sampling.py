@@ -15,6 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from securevfl.errors import FieldError
+
 Array = NDArray[Any]
 
 _CHUNK = 1 << 18  # Bytes: the keystream and the pass that masks it stay in the L2 cache.
@@ -110,12 +112,14 @@ class SeededSource:
     Parameters
     ----------
     seed : int or bytes
-        Any integer or bytes.
+        Any integer or bytes; FieldError for others.
     """
 
     secure = False
 
     def __init__(self, seed: int | bytes) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer | bytes):
+            raise FieldError(f"SeededSource: the seed must be an integer or bytes, got {seed!r}.")
         text = seed if isinstance(seed, bytes) else str(int(seed)).encode()
         kind = b"bytes" if isinstance(seed, bytes) else b"int"
         self._root = hashlib.sha256(b"securevfl seeded source " + kind + b" " + text).digest()
@@ -136,10 +140,26 @@ class SeededSource:
 SYSTEM = SystemSource()
 
 
+def chosen(source: Source | None) -> Source:
+    """The source, or that of the operating system for None; FieldError for others, such as 0."""
+    if source is None:
+        return SYSTEM
+    if not isinstance(source, Source):
+        raise FieldError(
+            f"random elements: {source!r} is no source of bytes. SeededSource(seed) makes one of a "
+            f"seed, and None stands for the operating system's."
+        )
+    return source
+
+
 def uniform(p: int, dtype: Any, shape: int | tuple[int, ...], source: Source | None) -> Array:
     """Return independent uniform integers in [0, p), of `dtype`; see PrimeField.random."""
-    out = np.empty(shape, dtype)
-    fill_uniform(p, out.reshape(-1), (source or SYSTEM).keystream())
+    stream = chosen(source).keystream()
+    try:
+        out = np.empty(shape, dtype)
+    except (TypeError, ValueError) as error:
+        raise FieldError(f"random elements: no array has the shape {shape!r}: {error}.") from None
+    fill_uniform(p, out.reshape(-1), stream)
     return out
 
 

@@ -68,11 +68,15 @@ class SideBySide:
         Raises
         ------
         FieldError
-            If a number is no row number.
+            If a number is no row number, or no integer.
         """
         from securevfl.field.kernels.streaming.gather import gather
 
         out = np.empty((len(numbers), self._columns), self._dtype)
+        if numbers.dtype.kind not in "iu":
+            raise FieldError(
+                f"SideBySide.rows: row numbers must be integers, they are {numbers.dtype}."
+            )
         asked = np.ascontiguousarray(numbers, np.int64)
         if not gather(self._places, self._length, asked, out.view(np.uint8)):
             raise FieldError(

@@ -127,6 +127,16 @@ def test_other_dtypes_are_refused(x):
         FixedPoint(F31, 3).quantize(x)
 
 
+def test_masked_numbers_other_generators_and_other_fields_are_refused():
+    with pytest.raises(ConfigurationError, match="masked"):
+        FixedPoint(F31, 3).quantize(np.ma.array([0.5, 1.0], mask=[0, 1]))
+    for rng in (0, np.random.RandomState(0)):
+        with pytest.raises(ConfigurationError, match="default_rng"):
+            FixedPoint(F31, 3).round(np.ones(2), rng)
+    with pytest.raises(FieldError, match="PrimeField"):
+        FixedPoint(97, 3)
+
+
 @pytest.mark.parametrize("bits", [-1, 63, 1.5, True])
 def test_impossible_numbers_of_bits_are_refused(bits):
     with pytest.raises(ConfigurationError, match="bits"):

@@ -64,3 +64,8 @@ def test_both_forms_agree_on_either_side_of_their_border(monkeypatch):
 def test_equal_points_are_refused(form):
     with pytest.raises(FieldError, match="distinct"):
         lagrange.interpolation_matrix(PrimeField(11), [1, 1], [2])
+
+
+def test_points_that_are_no_integers_are_refused():
+    with pytest.raises(FieldError, match="must be integers"):
+        lagrange.interpolation_matrix(PrimeField(11), [1.5, 2], [3])

@@ -230,3 +230,16 @@ def test_results_that_do_not_fit_are_refused(results, parties):
         code.encode(np.zeros((2, 3), np.uint32))
     with pytest.raises(FieldError):
         code.encode(np.zeros((1, 3), np.uint32), masks=np.zeros((1, 2), np.uint32))
+
+
+def test_the_threshold_is_that_of_the_codes_own_degree():
+    for degree, R in ((1, 3), (2, 5), (3, 7)):
+        code = LagrangeCode(F31, parties=8, segments=2, privacy=1, degree=degree)
+        assert code.recovery_threshold() == R
+        assert code.recovery_threshold(2) == 5
+
+
+def test_masks_have_no_seed_in_the_place_of_a_source():
+    code = LagrangeCode(F31, parties=4, segments=1, privacy=1)
+    with pytest.raises(FieldError, match="SeededSource"):
+        code.encode(F31.elements([[1]]), source=0)

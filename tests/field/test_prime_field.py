@@ -301,3 +301,21 @@ def test_exponents_in_a_list_are_python_integers():
     assert F.power([], []).shape == (0,)
     with pytest.raises(FieldError, match="exponents must be integers"):
         F.power([2, 3], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("what", "ask"),
+    [
+        ("masked", lambda F: F.elements(np.ma.array(np.ones(2, np.uint32), mask=[0, 1]))),
+        ("masked", lambda F: F.reduce(np.ma.array([1, 2], mask=[0, 1]))),
+        ("masked", lambda F: F.matmul([[1]], np.ma.array([[np.uint32(1)]], mask=[[1]]))),
+        ("no array", lambda F: F.reduce([[1], [1, 2]])),
+        ("broadcast", lambda F: F.power([2, 3], [1, 2, 3])),
+        ("shape", lambda F: F.random((-1,))),
+        ("shape", lambda F: F.random(2.5)),
+        ("SeededSource", lambda F: F.random(3, 0)),
+    ],
+)
+def test_values_shapes_and_sources_that_are_none_are_refused(what, ask):
+    with pytest.raises(FieldError, match=what):
+        ask(PrimeField(2**31 - 1))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from securevfl.errors import FieldError
 from securevfl.field import PrimeField, SeededSource, SystemSource, sampling
 from securevfl.field.kernels import primes
 
@@ -129,3 +130,9 @@ def test_a_seeded_source_repeats_and_its_calls_differ():
     assert (a == F.random(50, second)).all()
     assert (b == F.random(50, second)).all()
     assert not (a == b).any()
+
+
+@pytest.mark.parametrize("seed", [1.7, "1", None, True])
+def test_a_seed_is_an_integer_or_bytes(seed):
+    with pytest.raises(FieldError, match="integer or bytes"):
+        SeededSource(seed)

@@ -27,6 +27,9 @@ def test_a_number_of_no_row_is_refused_before_anything_is_read(numbers):
     matrices = [np.ones((5, 3), np.uint64), np.ones((5, 2), np.uint64)]
     with pytest.raises(FieldError, match=r"from 0 to 4, and asked for are"):
         SideBySide(matrices).rows(np.array(numbers))
+    for other in ([0.9], [True, False]):
+        with pytest.raises(FieldError, match="integers"):
+            SideBySide(matrices).rows(np.array(other))
 
 
 @pytest.mark.parametrize(

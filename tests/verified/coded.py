@@ -59,11 +59,11 @@ def encode(party: Draws, code: LagrangeCode, segments: Sequence[Element]) -> lis
 def decode(code: LagrangeCode, results: Mapping[int, Element]) -> Element:
     """Segments of a degree-2 result, stacked, from R parties' results; FlowError for fewer."""
     parties = sorted(results)
-    if len(parties) < code.recovery_threshold():
+    if len(parties) < code.recovery_threshold(2):
         raise FlowError(
-            f"decode: {len(parties)} results, and R = {code.recovery_threshold()} are needed"
+            f"decode: {len(parties)} results, and R = {code.recovery_threshold(2)} are needed"
         )
-    parties = parties[: code.recovery_threshold()]
+    parties = parties[: code.recovery_threshold(2)]
     matrix = code.decode_matrix(parties)
     segments = [
         combination((int(c), results[n]) for c, n in zip(row, parties, strict=True))

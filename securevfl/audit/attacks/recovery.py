@@ -170,7 +170,7 @@ def _equations(
         values = np.stack([one.uploads[n] for n in parties])
         shape = values.shape[1:]
         sums = code.decode(values, parties, degree=2)
-        points = [code.alphas[n] for n in parties[: code.recovery_threshold()]]
+        points = [code.alphas[n] for n in parties[: code.recovery_threshold(2)]]
         onto = interpolation_matrix(field, points, [z])
         psi = field.matmul(onto, values[: len(points)].reshape(len(points), -1)).reshape(shape)
         mixed = field.matmul(at[:K][None], sums.reshape(K, -1)).reshape(shape)  # sum_k a_k X_k W
