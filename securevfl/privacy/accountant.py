@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+import numpy as np
 
 from securevfl.errors import ConfigurationError, needs
 from securevfl.privacy.mechanisms import MOST_BOUND
@@ -26,7 +28,17 @@ def sensitivity(bound: float, relation: Relation) -> float:
         Clipping bound C.
     relation : {"replace", "add or remove"}
         "replace": another row takes its place, 2C. "add or remove": zeros take its place, C.
+
+    Raises
+    ------
+    ConfigurationError
+        For another relation, and a bound that is not positive and finite.
     """
+    if relation not in get_args(Relation) or not 0 < bound < math.inf:
+        raise ConfigurationError(
+            f"sensitivity: the bound {bound} must be positive and finite, and the relation "
+            f"{relation!r} be one of {', '.join(map(repr, get_args(Relation)))}"
+        )
     return 2 * bound if relation == "replace" else bound
 
 
@@ -86,8 +98,10 @@ def gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
     import dp_accounting
 
     _check(multiplier, delta)
-    if releases < 0:
-        raise ConfigurationError(f"accountant: {releases} releases; there are at least 0")
+    if not isinstance(releases, int | np.integer) or releases < 0:
+        raise ConfigurationError(
+            f"accountant: {releases} releases; they are a whole number, at least 0"
+        )
     if releases == 0:
         return 0.0
     # n releases x + z N(0, I) of the same x have their mean as sufficient statistic, x + z /
@@ -140,7 +154,12 @@ class Released:
         return gaussian_epsilon(self.multiplier, releases, self.delta)
 
     def releases_within(self, budget: float) -> int:
-        """Largest number of releases of one row that cost no more than the budget."""
+        """Largest number of releases of one row that cost no more than the budget.
+
+        ConfigurationError for a budget that is not finite.
+        """
+        if not math.isfinite(budget):
+            raise ConfigurationError(f"accountant: a budget of {budget} must be finite")
         if self.composed(1) > budget:
             return 0
         # composed(n) grows with n: double n until the budget is exceeded, then bisect.

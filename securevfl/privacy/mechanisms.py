@@ -31,6 +31,11 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     Returns
     -------
     ndarray, (rows, h), float64
+
+    Raises
+    ------
+    ConfigurationError, RangeError
+        For another bound; for a row whose norm exceeds float64.
     """
     values = rows.astype(np.float64)
     clipped: np.ndarray = values * _scale(values, bound)
@@ -80,7 +85,12 @@ def clip_gradient(rows: np.ndarray, gradient: np.ndarray, bound: float) -> np.nd
 
 def _scale(rows: np.ndarray, bound: float) -> np.ndarray:
     """Scale factor min(1, C / |h|) of each row, as a column."""
-    norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+    if not 0 < bound < math.inf:
+        raise ConfigurationError(f"clip_rows: the bound {bound} must be positive and finite")
+    with np.errstate(over="ignore"):  # what follows refuses it
+        norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+    if np.isinf(norms).any():
+        raise RangeError("clip_rows: the norm of a row exceeds float64; scale the rows")
     scale: np.ndarray = bound / np.maximum(norms, bound)
     return scale
 
@@ -266,10 +276,11 @@ def randomised_response(
     RangeError
         If a label is no class, because an answer outside the classes would be the truth.
     """
-    if labels.size and not (labels.min() >= 0 and labels.max() < classes):
+    whole = (labels == np.floor(labels)).all()
+    if labels.size and not (labels.min() >= 0 and labels.max() < classes and whole):
         raise RangeError(
             f"randomised response: labels from {labels.min()} to {labels.max()} are not all "
-            f"classes, 0 to {classes - 1}"
+            f"classes, whole numbers from 0 to {classes - 1}"
         )
     truth = keep_probability(epsilon, classes)
     stream = source.keystream()

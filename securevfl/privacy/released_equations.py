@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -76,7 +77,13 @@ def visits_allowed(unknowns: int, width: int, share: float = 1.0) -> int:
     share : float
         Fraction, in (0, 1].
     """
-    return max(math.ceil(share * unknowns) - 1, 0) // width
+    return max(_limit(unknowns, share) - 1, 0) // width
+
+
+def _limit(unknowns: int, share: float) -> int:
+    """Least whole number of equations that is not below a share of the unknowns."""
+    # The share as it is written: as floats 0.07 * 100 is above 7, and one equation more would do.
+    return math.ceil(Fraction(str(float(share))) * unknowns)
 
 
 @dataclass(frozen=True)
@@ -263,7 +270,7 @@ def refuse_width(who: str, unknowns: int, width: int, share: float) -> None:
     """
     if visits_allowed(unknowns, width, share):
         return
-    below = math.ceil(share * unknowns)
+    below = _limit(unknowns, share)
     raise ConfigurationError(
         f"{who}: a sum of embeddings is width = {width} equations about a row, all parties "
         f"together have {unknowns} independent columns, and with sum_budget = {share:g} the "

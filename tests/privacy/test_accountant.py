@@ -71,6 +71,14 @@ def test_the_sensitivity_names_its_neighbours():
 
 
 @pytest.mark.parametrize(
+    ("bound", "relation"), [(1.5, "Replace"), (1.5, "replace-one"), (-1.5, "replace")]
+)
+def test_other_relations_and_bounds_have_no_sensitivity(bound, relation):
+    with pytest.raises(ConfigurationError, match="'replace', 'add or remove'"):
+        sensitivity(bound, relation)
+
+
+@pytest.mark.parametrize(
     "ask",
     [
         lambda: noise_multiplier(0.0, DELTA),
@@ -80,6 +88,10 @@ def test_the_sensitivity_names_its_neighbours():
         lambda: gaussian_epsilon(0.0, 1, DELTA),
         lambda: gaussian_epsilon(math.nan, 1, DELTA),
         lambda: gaussian_epsilon(1.0, -1, DELTA),
+        lambda: gaussian_epsilon(1.0, 2.5, DELTA),
+        lambda: gaussian_epsilon(1.0, math.nan, DELTA),
+        lambda: Released(1.0, DELTA, 1.0).releases_within(math.nan),
+        lambda: Released(1.0, DELTA, 1.0).releases_within(math.inf),
     ],
 )
 def test_values_out_of_range_are_refused(ask):

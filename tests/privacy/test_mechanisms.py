@@ -226,3 +226,19 @@ def test_rows_that_overflow_are_not_released(bad):
     """Noise does not move them, so they would leave as they are."""
     with pytest.raises(RangeError, match="1 of 2 rows to be released are not finite"):
         release_rows(np.array([[bad, 1.0], [3.0, 4.0]]), bound=1.0, sigma=1.0)
+
+
+@pytest.mark.parametrize("bound", [-2.0, 0.0, math.nan, math.inf])
+def test_rows_are_not_clipped_to_what_is_no_bound(bound):
+    with pytest.raises(ConfigurationError, match="positive and finite"):
+        clip_rows(np.ones((2, 2)), bound)
+
+
+def test_a_row_whose_norm_overflows_is_refused_and_not_clipped_to_zero():
+    with pytest.raises(RangeError, match="exceeds float64"):
+        clip_rows(np.array([[1e200, 0.0]]), 2.0)
+
+
+def test_a_label_between_two_classes_is_refused():
+    with pytest.raises(RangeError, match="whole numbers"):
+        randomised_response(np.array([0, 0.5]), 4, 1.0)

@@ -52,6 +52,14 @@ def test_visits_stay_below_the_unknowns(unknowns, width, visits):
     assert visits_allowed(unknowns, width) == visits
 
 
+@pytest.mark.parametrize(("share", "unknowns", "limit"), [(0.07, 100, 7), (0.28, 25, 7)])
+def test_a_share_is_the_decimal_number_that_was_written(share, unknowns, limit):
+    assert share * unknowns > limit  # as floats
+    assert visits_allowed(unknowns, 1, share) == limit - 1
+    with pytest.raises(ConfigurationError, match=f"stay below {limit}"):
+        refuse_width("it", unknowns, limit, share)
+
+
 def test_odometer_names_the_rounds_from_which_it_is_full():
     assert (ODOMETER.equations, ODOMETER.full_after, ODOMETER.spanned_from) == (8, 30, 61)
     # In round 60 each row has had 6 visits, 24 equations; the first of round 61 have 28 >= 27.
