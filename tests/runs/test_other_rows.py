@@ -147,3 +147,33 @@ def test_an_embedding_under_another_partys_number_is_refused(files, tables, tmp_
         server.predict(read | {2: read[2].iloc[:, [1, 0, *range(2, read[2].shape[1])]]})
     older = {n: frame.set_axis(range(frame.shape[1]), axis=1) for n, frame in read.items()}
     assert (server.predict(older) == server.predict(read)).all()
+
+
+def test_one_index_in_two_orders_is_refused_without_ids(model, tables):
+    new = [table.head(20).drop(columns="who") for table in tables]
+    new[1] = new[1].iloc[::-1]
+    with pytest.raises(DataError, match=r"0 and 1 have one index in two orders: row 0 is 0 .* 19"):
+        model.predict_proba(new)
+    with pytest.raises(DataError, match="two orders"):
+        VerticalDataset.from_pandas(new, label="y")
+    truth = pd.DataFrame({"z": [0, 1] * 10}).iloc[::-1]
+    with pytest.raises(DataError, match="two orders"):
+        VerticalDataset.from_pandas(new[::2], label="z", label_frame=truth)
+    new[1] = new[1].reset_index(drop=True)
+    assert VerticalDataset.from_pandas(new, label="y").parties == 3
+
+
+@pytest.mark.parametrize("most", [np.float16(2**11), np.float32(2**24), np.float64(2**53)])
+def test_ids_that_floats_rounded_are_refused(most):
+    below, own = (pd.DataFrame({"id": [each]}) for each in (most - 1, int(most) + 1))
+    assert len(join_rows([below, below.astype(int)], "id")[0]) == 1
+    rounded = own.astype(most.dtype)  # to the id of another row
+    for form in (rounded, *([] if most.itemsize == 2 else [rounded.set_index("id")])):
+        with pytest.raises(DataError, match=r"whole numbers from .* are rounded"):
+            join_rows([own, form], "id")
+
+
+@pytest.mark.parametrize("tables", [[], [np.zeros((2, 2))]])
+def test_what_is_no_table_has_no_rows_to_join(tables):
+    with pytest.raises(DataError, match="join_rows: "):
+        join_rows(tables, "id")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.data.preparation.cells import id_of, look_of, read_texts, row_name
-from securevfl.data.preparation.ids import id_cells
+from securevfl.data.preparation.ids import id_cells, refuse_other_order
 from securevfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def join_parties(
     """Keep the rows whose id is in every table, in the order of the table with the labels.
 
     The label is in `label_table`, which belongs to no party, or in exactly one party's table.
-    Tables without an id column must be aligned. `match` finds the common ids; by default ids are
-    compared in the clear. With `keep`, rows whose id is not in every table are returned as well.
+    Tables without an id column must be aligned; one index in two orders is refused. `match` finds
+    the common ids; by default ids are compared in the clear. With `keep`, rows whose id is not in every table are returned as well.
     DataError if there is no table, a label or id column is missing, several tables have the label,
     ids are missing, repeated or written differently, no id is common, or tables without ids differ
     in length.
@@ -76,6 +76,7 @@ def join_parties(
             raise DataError(
                 f"the tables have {sizes} rows; name the column that joins them with id_column=."
             )
+        refuse_other_order([table.frame for table in everyone])
         orders = [np.arange(sizes[0]) for _ in everyone]
         notes: list[str] = []
     else:
@@ -175,6 +176,13 @@ def join_rows(tables: Sequence[pd.DataFrame], id_column: str) -> list[pd.DataFra
     >>> [list(table["who"]) for table in join_rows([bank, shop], "who")]
     [['a', 'c'], ['a', 'c']]
     """
+    for n, table in enumerate(tables):
+        if not hasattr(table, "columns"):
+            raise DataError(
+                f"join_rows: table {n} is of the type {type(table).__name__}; give data frames."
+            )
+    if not len(tables):
+        raise DataError("join_rows: no table was given; at least one is needed.")
     named = [PartyTable(f"table {n}", table) for n, table in enumerate(tables)]
     return common_rows(named, id_column)[0]
 

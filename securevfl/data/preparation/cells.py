@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 import unicodedata
@@ -34,6 +35,7 @@ _SHOWN = re.compile(
     r"(\d{1,3}([,.'\u2019\s]\d{3})+|\d+)([.,]\d+)?([eEdD][+-]?\d+)?"
     r"([)\"'\-\u2212%\u2030\s]|[$\u00a2-\u00a5\u20a0-\u20cf]|\s[A-Z]{3})*"
 )
+_NO_CELLS = (bytes, tuple, datetime.date, datetime.time, datetime.timedelta)
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
@@ -82,11 +84,16 @@ def read_texts(
             f"column {series.name!r} holds lists or other compound cells; give one value per cell."
         ) from error
     texts: list[str | None] = []
-    raw = next((cell for cell in distinct if isinstance(cell, bytes)), None)
-    if raw is not None:
+    raw = next((cell for cell in distinct if isinstance(cell, _NO_CELLS)), None)
+    if isinstance(raw, bytes):
         raise DataError(
             f"column {series.name!r} holds objects of bytes, such as {raw[:20]!r}; decode them "
             "into texts or numbers."
+        )
+    if raw is not None:
+        raise DataError(
+            f"column {series.name!r} holds objects of {type(raw).__name__}, such as {raw!r}; turn "
+            "them into numbers or texts, or drop the column."
         )
     for code, cell in enumerate(distinct):
         text = text_of(cell)

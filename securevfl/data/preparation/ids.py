@@ -12,28 +12,64 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_WHOLE_BELOW = {2: 2**11, 4: 2**24, 8: 2**53}  # by bytes of a float
+
+
 def id_cells(table: object, id_column: str) -> pd.Series | None:
-    """Ids of a data frame from the column or index of that name; None if there is neither."""
+    """Ids of a data frame from the column or index of that name; None if there is neither.
+
+    DataError for floats so large that whole numbers were rounded to other rows' ids.
+    """
     import pandas as pd
 
     if not isinstance(table, pd.DataFrame):
         return None
     if id_column in table.columns:
-        return table[id_column]
-    return table.index.to_series() if table.index.name == id_column else None
+        cells: pd.Series = table[id_column]
+    elif table.index.name == id_column:
+        cells = table.index.to_series()
+    else:
+        return None
+    most = _WHOLE_BELOW.get(cells.dtype.itemsize) if cells.dtype.kind == "f" else None
+    if most is not None and (large := cells.abs() >= most).any():
+        raise DataError(
+            f"the ids in column {id_column!r} are {cells.dtype}, in which whole numbers from "
+            f"{most} on are rounded, such as {cells[large].iloc[0]:.17g}; read them as integers or "
+            f"texts"
+        )
+    return cells
+
+
+def refuse_other_order(tables: Sequence[Any]) -> None:
+    """Raise DataError if data frames have the same index in another order."""
+    import pandas as pd
+
+    first, *others = [t.index if isinstance(t, pd.DataFrame) else None for t in tables]
+    for n, other in enumerate(others, start=1):
+        if first is None or other is None or len(first) != len(other) or first.equals(other):
+            continue
+        if first.is_unique and other.is_unique and first.isin(other).all():
+            row = next(k for k, (a, b) in enumerate(zip(first, other, strict=True)) if a != b)
+            raise DataError(
+                f"tables 0 and {n} have one index in two orders: row {row} is {first[row]!r} in "
+                f"the one and {other[row]!r} in the other, and rows are taken as they stand. Sort "
+                f"them alike, or use .reset_index(drop=True) where they are aligned"
+            )
 
 
 def refuse_other_rows(tables: Sequence[Any], id_column: str | None) -> None:
     """Raise DataError unless the rows of parties' tables have the same ids in the same order.
 
-    Tables without the id column cannot be compared, so their rows count as aligned; DataError if
-    only some tables have it.
+    Tables without the id column count as aligned, unless their indices are one in two orders;
+    DataError if only some tables have it.
     """
     if id_column is None:
+        refuse_other_order(tables)
         return
     keys = [id_cells(table, id_column) for table in tables]
     having = [one is not None for one in keys]
     if not any(having):
+        refuse_other_order(tables)
         return
     ways = (
         f"join them with securevfl.data.join_rows(tables, {id_column!r}), which also says whose "

@@ -1,5 +1,6 @@
 """CSV files and data frames: encoding, filling, labels, and every refusal at the door."""
 
+import datetime
 import re
 
 import numpy as np
@@ -107,6 +108,13 @@ def test_texts_with_numbers_in_them_stay_categories(text):
     cells = [text.format(k % 5, k % 5 + 1) for k in range(40)]
     frame = pd.DataFrame({"x": range(40), "t": cells, "y": ["a", "b"] * 20})
     assert VerticalDataset.from_pandas(frame, "y", parties=2).widths == (1, 5)
+
+
+@pytest.mark.parametrize("cell", [datetime.date(2020, 1, 1), datetime.time(9), (1, 2)])
+def test_dates_and_tuples_as_objects_are_no_categories(cell):
+    frame = pd.DataFrame({"x": [cell] * 40, "y": [0, 1] * 20})
+    with pytest.raises(DataError, match=f"objects of {type(cell).__name__}"):
+        VerticalDataset.from_pandas(frame, "y", parties=1)
 
 
 def test_bytes_are_no_texts():
