@@ -19,7 +19,7 @@ from securevfl.audit.verdicts import Evidence, conclude
 from securevfl.audit.verdicts import Report as Report
 from securevfl.audit.verifiers.base import Verifier
 from securevfl.audit.verifiers.registry import VERIFIERS
-from securevfl.data.source import DataSource
+from securevfl.data.source import DataSource, dataset_of
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.models.user_code import allow_options
 from securevfl.privacy.adversary import Adversary
@@ -113,7 +113,7 @@ def verify(
         options |= _plain(cls)
     if isinstance(data, str):
         data = DataSource(data, {"seed": seed})
-    dataset = data.load() if isinstance(data, DataSource) else data
+    dataset = dataset_of("verify", data)
     config = make_config(cls, options)
     try:
         made = cls(config, dataset, seed=seed)

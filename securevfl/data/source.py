@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,3 +49,16 @@ class DataSource:
                 raise ConfigurationError("data: align = 'psi' needs a join that carries it out")
             options["match"] = self.join
         return load_dataset(self.name, **options)
+
+
+def dataset_of(asked: str, data: object) -> VerticalDataset:
+    """A data set, or that of a source; DataError, which begins with `asked`, for anything else."""
+    from securevfl.data.dataset import VerticalDataset
+
+    made = data.load() if isinstance(data, DataSource) else data
+    if not isinstance(made, VerticalDataset):
+        raise DataError(
+            f"{asked}: data is of the type {type(made).__name__}, and a VerticalDataset is needed. "
+            f"VerticalDataset.from_pandas(frame, label) makes one of a table, from_numpy of arrays"
+        )
+    return made

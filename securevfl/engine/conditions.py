@@ -115,6 +115,12 @@ class Conditions:
                 "conditions: compute = 'modelled' needs a positive seconds_per_multiply_add and "
                 f"the other modes none; they are {self.compute!r} and {price}"
             )
+        for delay in self.uploads:
+            if not isinstance(delay, Delay | Trace):
+                raise ConfigurationError(
+                    f"conditions: an upload's delay is {delay!r}; give Delay(shift=...) for a "
+                    "constant one, Delay(mean=...), or a Trace"
+                )
         if len({type(delay) for delay in self.uploads}) > 1:
             raise ConfigurationError("conditions: either all clients replay a trace, or none")
         if self.delay_mode not in DELAY_MODES:

@@ -65,6 +65,12 @@ def load_conditions(
     file, or values out of range.
     """
     if isinstance(source, Conditions):
+        for name in ("uploads", "uplinks", "downlinks", "slowness"):
+            if 0 < len(getattr(source, name)) < parties:
+                raise ConfigurationError(
+                    f"conditions: {name} has {len(getattr(source, name))} entries for {parties} "
+                    "clients; give one for each, or none"
+                )
         return source
     if isinstance(source, Mapping):
         return conditions_from(source, parties=parties, batch_rows=batch_rows, name="custom")

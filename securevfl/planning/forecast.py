@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.data.source import DataSource
+from securevfl.data.source import DataSource, dataset_of
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.conditions_file import load_conditions
 from securevfl.errors import ConfigurationError
@@ -396,7 +396,7 @@ def _sizes(
         raise ConfigurationError("plan: give a data set or rows and features, not both")
     if isinstance(data, str):
         data = DataSource(data, {"parties": parties} if parties else {})
-    dataset = data.load() if isinstance(data, DataSource) else data
+    dataset = dataset_of("plan", data)
     if parties not in (None, dataset.parties):
         raise ConfigurationError(
             f"plan: parties = {parties}, and the data set has {dataset.parties}; leave parties out"

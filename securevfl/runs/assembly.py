@@ -122,6 +122,17 @@ def check_default_dtype() -> None:
         )
 
 
+def check_gradients() -> None:
+    """Raise ConfigurationError where torch computes no gradients, as inside of torch.no_grad()."""
+    import torch
+
+    if not torch.is_grad_enabled():
+        raise ConfigurationError(
+            "run: torch computes no gradients here, and training needs them. Call it outside of "
+            "torch.no_grad() and torch.inference_mode()"
+        )
+
+
 def rules_of(
     protocol: Protocol, messages: Sequence[MessageSpec] | None = None
 ) -> MessageRules | None:

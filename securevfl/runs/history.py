@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -46,6 +46,16 @@ class History(list[dict[str, Any]]):
     0     1   0.5       NaN
     1     2   0.4       0.9
     """
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> History: ...
+    def __getitem__(self, place: SupportsIndex | slice) -> Row | History:
+        """The entry at a place; of a slice a history."""
+        if isinstance(place, slice):
+            return History(super().__getitem__(place))
+        return super().__getitem__(place)
 
     def to_pandas(self) -> pd.DataFrame:
         """Data frame with one row per entry and one column per key; NaN where a key is absent."""

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from securevfl.data.source import dataset_of
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.registry import get_protocol, make_config
@@ -122,6 +123,7 @@ def load_run_data(
                 f"{what}: this needs the training data of the run in {folder}, which cannot be "
                 f"loaded: {error}"
             ) from None
+    data = dataset_of(what, data)
     if data.fingerprint() != spec.fingerprint:
         raise ConfigurationError(
             f"{what}: the data set {data.name!r} differs from that of the run in {folder}"

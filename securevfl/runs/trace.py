@@ -90,6 +90,12 @@ def _check_names(columns: Mapping[str, np.ndarray], kind: str | None, fate: str 
 def _check_numbers(
     columns: Mapping[str, np.ndarray], round: int | None, parties: tuple[int | None, ...]
 ) -> None:
+    for number in (round, *parties):
+        if number is not None and not isinstance(number, int | np.integer):
+            raise ConfigurationError(
+                f"trace: rounds and parties are whole numbers, {SERVER} for the server; one is "
+                f"{number!r}"
+            )
     rounds = columns["round"]
     if round is not None and len(rounds) and not rounds.min() <= round <= rounds.max():
         raise ConfigurationError(

@@ -55,7 +55,7 @@ def differing(entries: Sequence[Mapping[str, Any]]) -> list[bool | None]:
     """Whether each paired difference differs from 0, corrected for multiple tests.
 
     Each entry has ``mean``, ``half_width_95`` of its Student t interval and ``pairs``. None where
-    there is one pair only, and so no interval; it counts for no correction. Holm's step-down ("A
+    there is no interval, as of one pair; it counts for no correction. Holm's step-down ("A
     simple sequentially rejective multiple test procedure", 1979): the chance that *any* of the
     differences that are 0 is called one is at most 5 %, whatever their dependence.
 
@@ -82,7 +82,7 @@ def _chance(entry: Mapping[str, Any]) -> float | None:
     from scipy.stats import t
 
     mean, half, freedom = abs(entry["mean"]), entry["half_width_95"], entry["pairs"] - 1
-    if half is None or freedom < 1:
+    if half is None or freedom < 1 or math.isnan(half):
         return None
     if half <= _EQUAL * mean:  # few test rows: what all pairs share says no more than their sign
         return 2.0**-freedom if mean else 1.0

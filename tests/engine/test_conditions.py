@@ -283,3 +283,18 @@ def test_a_file_says_what_delays_are():
     assert made.work(1000, 3) == 4 * made.work(1000) == 4000
     again = {k: v for k, v in made.describe().items() if k != "name"}
     assert conditions_from(again, parties=4, batch_rows=1, name="paper") == made
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Conditions(uploads=(Delay(1.0),) * 3),
+        Conditions(uplinks=(1e6,) * 3),
+        Conditions(downlinks=(1e6,) * 3),
+        Conditions(compute="modelled", seconds_per_multiply_add=1e-9, slowness=(1.0,) * 3),
+    ],
+)
+def test_conditions_for_fewer_clients_are_refused_as_in_a_file(made):
+    with pytest.raises(ConfigurationError, match="has 3 entries for 4 clients"):
+        load_conditions(made, parties=4, batch_rows=8)
+    assert load_conditions(made, parties=3, batch_rows=8) is made

@@ -73,6 +73,7 @@ def test_laws_share_the_streams_and_depend_on_nothing_else(law):
         lambda: Trace((math.nan,)),
         lambda: Trace((1.0,), "stop"),
         lambda: Conditions(uploads=(Delay(1.0), Trace((1.0,)))),
+        lambda: Conditions(uploads=(1.0,)),
         lambda: Conditions(uplinks=(0.0,)),
         lambda: Conditions(compute="modelled"),
         lambda: Conditions(compute="measured", seconds_per_multiply_add=1e-9),

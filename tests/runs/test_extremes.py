@@ -5,6 +5,7 @@ import io
 from contextlib import suppress
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -55,6 +56,23 @@ def test_another_default_dtype_of_torch_is_refused_in_one_line():
             small.run()
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("without", [torch.no_grad, torch.inference_mode])
+def test_training_without_gradients_is_refused_in_one_line(without):
+    with without(), pytest.raises(ConfigurationError, match=r"outside of torch\.no_grad"):
+        small.run()
+
+
+@pytest.mark.parametrize("data", [pd.DataFrame({"a": [1.0], "y": [0]}), None, 3])
+def test_what_is_no_data_set_is_refused_in_one_line(data, tmp_path):
+    made = small.run(tmp_path / "run")
+    asked = [lambda: svfl.run("split", data), lambda: svfl.verify("split", data=data)]
+    if data is not None:
+        asked += [lambda: svfl.load_run(made.folder, data=data), lambda: svfl.plan(data)]
+    for ask in asked:
+        with pytest.raises(DataError, match="VerticalDataset is needed"):
+            ask()
 
 
 @pytest.mark.parametrize(

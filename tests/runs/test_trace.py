@@ -80,6 +80,9 @@ def test_what_was_never_sent_is_named(run):
         run.trace(fate="lat")
     with pytest.raises(ConfigurationError, match="there is no party 7"):
         run.trace(sender=7)
+    for other in ({"round": 1.5}, {"round": "1"}, {"receiver": 0.5}):
+        with pytest.raises(ConfigurationError, match="whole numbers"):
+            run.trace(**other)
 
 
 def test_history_and_events_are_data_frames(run):
@@ -89,6 +92,8 @@ def test_history_and_events_are_data_frames(run):
     evaluated = [row["step"] for row in run.history if "accuracy" in row]
     assert frame.loc[frame["accuracy"].notna(), "step"].tolist() == evaluated
     assert isinstance(run.history, list)
+    assert run.history[1:3].to_pandas()["step"].tolist() == [2, 3]
+    assert run.history[-1]["step"] == 5
     assert set(run.events.to_pandas()["event"]) == {event["event"] for event in run.events}
 
 

@@ -558,6 +558,8 @@ def test_differences_are_told_from_0_after_holm():
     ]  # fmt: skip
     alone = {"mean": 9.0, "half_width_95": None, "pairs": 1}
     assert differing([alone, entry(0.04)]) == [None, True]
+    unknown = {"mean": 9.0, "half_width_95": math.nan, "pairs": 5}
+    assert differing([unknown, entry(0.04)]) == [None, True]
 
 
 def test_equal_differences_of_a_few_seeds_say_no_more_than_their_signs():

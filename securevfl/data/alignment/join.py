@@ -61,7 +61,8 @@ def join_parties(
 
     The label is in `label_table`, which belongs to no party, or in exactly one party's table.
     Tables without an id column must be aligned; one index in two orders is refused. `match` finds
-    the common ids; by default ids are compared in the clear. With `keep`, rows whose id is not in every table are returned as well.
+    the common ids; by default ids are compared in the clear. With `keep`, rows whose id is not in
+    every table are returned as well.
     DataError if there is no table, a label or id column is missing, several tables have the label,
     ids are missing, repeated or written differently, no id is common, or tables without ids differ
     in length.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.data.source import DataSource
+from securevfl.data.source import DataSource, dataset_of
 from securevfl.engine.checkpoint import has_checkpoint
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.faults import Faults, load_faults
@@ -29,6 +29,7 @@ from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import (
     Assembled,
     LocalTables,
+    check_gradients,
     check_memory,
     make_protocol,
     schedule_of,
@@ -167,7 +168,7 @@ def run(
                 raise Interrupted(None)
             dataset = driver_dataset(tables)
         else:
-            dataset = data.load() if isinstance(data, DataSource) else data
+            dataset = dataset_of("run", data)
         with PartyNames(dataset.party_names).in_errors():
             made, _ = make_protocol(protocol, options, dataset, seed)
             spec = specify(made, asked, conditions=chosen.conditions, source=source)
@@ -277,6 +278,7 @@ def _carry_out(
     progress: Callable[[Progress], None] | None,
 ) -> Run:
     """Carry out a run on an engine, and store its result."""
+    check_gradients()
     recorder = HistoryRecorder(
         job.protocol,
         _parties_of(job),

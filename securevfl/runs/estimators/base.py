@@ -37,6 +37,10 @@ _LABEL = "the label"
 _MOST_HELPERS = 64
 
 
+def _whole(number: object) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
 def _remedy(features: int, parties: int) -> str:
     """Advice for the case of too many helpers."""
     if features <= parties:
@@ -195,18 +199,25 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     def _deal(self, features: int) -> list[list[int]]:
         """Column numbers of each client; empty for a helper."""
         if self.owners is not None:
-            owners = [[int(k) for k in owned] for owned in self.owners]
+            owners = [list(owned) for owned in self.owners]
+            if not all(_whole(k) for owned in owners for k in owned):
+                raise DataError(
+                    f"{type(self).__name__}: owners are lists of the numbers of columns, such as "
+                    f"[[0, 1], [2]], not {self.owners!r}"
+                )
+            owners = [[int(k) for k in owned] for owned in owners]
             if sorted(k for owned in owners for k in owned) != list(range(features)):
                 raise DataError(
                     f"{type(self).__name__}: owners name {sum(map(len, owners))} columns; each of "
                     f"the {features} columns, 0 to {features - 1}, needs one owner"
                 )
         else:
-            count = min(self.parties, features)
-            if count < 1:
+            if not _whole(self.parties) or self.parties < 1:
                 raise ConfigurationError(
-                    f"{type(self).__name__}: parties must be at least 1, they are {self.parties}"
+                    f"{type(self).__name__}: parties must be at least 1, a whole number; they are "
+                    f"{self.parties!r}"
                 )
+            count = min(self.parties, features)
             owners = [part.tolist() for part in np.array_split(np.arange(features), count)]
         helpers = self._helpers(len(owners))
         if helpers:

@@ -140,7 +140,10 @@ def test_one_s_own_centre(iris):
     ("options", "message"),
     [
         ({"owners": [[0, 1], [1, 2]]}, "each of the 4 columns, 0 to 3, needs one owner"),
+        ({"owners": [[0.5, 1], [2, 3]]}, "numbers of columns"),
+        ({"owners": [[False, 1], [2, 3]]}, "numbers of columns"),
         ({"parties": 0}, "parties must be at least 1"),
+        ({"parties": 2.5}, "a whole number; they are 2.5"),
         ({"options": {"lr": 1.0}}, "options has lr"),
         ({"options": {"lrr": 1.0}}, "unknown option of fedvs 'lrr'"),
         ({"prime": 7}, "unexpected keyword"),
