@@ -30,7 +30,7 @@ from securevfl.runs.attacked import attacked
 from securevfl.runs.folders.checksums import Summary, replaced_together, write_summary
 from securevfl.runs.folders.descriptions import write_descriptions
 from securevfl.runs.folders.models import model_arrays
-from securevfl.runs.history import History, measures_in
+from securevfl.runs.history import History, measures_in, measures_of
 from securevfl.runs.spec import CONFIG, RunSpec, reads_local_tables
 from securevfl.runs.storage import (
     HISTORY,
@@ -100,6 +100,7 @@ class Run:
     def __repr__(self) -> str:
         data = self.protocol.data
         last = {k: v for row in self.history for k, v in row.items() if k in _SHOWN}
+        last |= self._measures
         measures = [f"{name} {last[name]:.4f}" for name in _SHOWN if name in last]
         where = "not saved" if self.folder is None else f"in {self.folder}"
         return (
@@ -151,7 +152,7 @@ class Run:
         """Further measures of the plain (not coded) trained model on test rows, by name.
 
         `securevfl.models.quality.quality` has their definitions. Empty if the plain model is never
-        evaluated.
+        evaluated, or its test rows are in other processes only.
         """
         data, scores = self.protocol.data, self._test_scores
         if scores is None:
@@ -162,21 +163,42 @@ class Run:
     def evaluation(self) -> dict[str, Any]:
         """Confusion, calibration, precision and recall of the trained classifier on test rows.
 
-        `securevfl.models.evaluation.evaluation` has the keys. Empty for a regression, and if the
-        plain model is never evaluated.
+        `securevfl.models.evaluation.evaluation` has the keys. Empty for a regression, and where
+        `quality` is.
         """
         data, scores = self.protocol.data, self._test_scores
         if scores is None:
             return {}
         return evaluation(data.task, scores, data.test_labels, data.classes)
 
+    @property
+    def _has_rows(self) -> bool:
+        """Whether this process has the rows; zeros stand for them if all parties read their own."""
+        return not reads_local_tables(self.spec.source, self.spec.engine)
+
     @functools.cached_property
     def _test_scores(self) -> np.ndarray | None:
         """Raw scores of plain test rows; None for a model that is not evaluated so."""
-        if not self.history or not {"accuracy", "rmse"} & self.history[-1].keys():
+        if (
+            not self._has_rows
+            or not self.history
+            or not {"accuracy", "rmse"} & self.history[-1].keys()
+        ):
             return None
         with one_thread():
             return self.protocol.scores(self.parties, self.protocol.data.test)
+
+    @functools.cached_property
+    def _measures(self) -> dict[str, float]:
+        """Measures of the trained models; empty if they are not evaluated or have diverged.
+
+        Where a round ends without all clients, its row of the history has those of the models as
+        they stood, before the last gradients arrived.
+        """
+        scores = self._test_scores
+        if scores is None or not np.isfinite(scores).all():
+            return {}
+        return measures_of(self.protocol, scores)
 
     @functools.cached_property
     def planned(self) -> dict[str, Any] | None:
@@ -197,9 +219,10 @@ class Run:
     def summary(self) -> Summary:
         """Figures of the run by name, as in its summary table and ``securevfl run --json``.
 
-        Test measures are those of coded inference if it was run, else those of the plain models.
+        Test measures are those of coded inference if it was run, else those of the plain models at
+        the end of the run.
         """
-        measures = dict(self.history[-1]) if self.history else {}
+        measures = dict(self.history[-1]) | self._measures if self.history else {}
         coded = [event for event in self.events if event["event"] == "inference"]
         if coded:
             measures |= coded[-1]
@@ -256,7 +279,7 @@ class Run:
             *filter(None, [self.protocol.told_apart]),
             *many_classes(data.num_classes, data.rows),
             *few_test_rows(data.test_rows),
-            *one_test_class(data.test_labels, data.classes),
+            *(one_test_class(data.test_labels, data.classes) if self._has_rows else []),
             *self._outages_that_never_came(),
             *notices(result, classes),
             *dict.fromkeys(event["text"] for event in self.events if event["event"] == "notice"),
@@ -393,7 +416,7 @@ class Run:
             self.transcript.write_csv(beside / TOTALS)
             write_transcript(beside, self.transcript)
             write_parties(beside / PARTIES, self.parties)
-            if not reads_local_tables(self.spec.source, self.spec.engine):
+            if self._has_rows:
                 write_descriptions(beside, self.protocol, self.parties)
             arrays: Any = self.models()
             (beside / MODELS).touch(mode=0o600)  # it tells about the rows it was trained on

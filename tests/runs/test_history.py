@@ -1,10 +1,12 @@
 """The history of a run that goes back to an earlier round."""
 
+import numpy as np
 import pytest
 
 from securevfl.engine.network import SERVER, Event
 from securevfl.runs.history import HistoryRecorder
 from securevfl.testing.runs import make, tiny_data
+from tests.runs.folders import small
 
 
 def historian(accuracy):
@@ -81,3 +83,14 @@ def test_progress_shows_the_accuracy_of_its_own_step(rounds):
     history.finish()
     shown = [(now.round, now.accuracy) for now in told]
     assert shown == [(1, None), (2, 0.2), (3, 0.2), (4, 0.4), (5, 0.5)][:rounds]
+
+
+def test_a_summary_is_of_the_models_with_which_the_run_predicts():
+    """A round of VAFL ends before its gradient has arrived: 0.6 was said of models with 0.3."""
+    made = small.run(protocol="vafl", lr=0.3, client_lr=1.0, rounds=5)
+    found, data = made.summary(), made.protocol.data
+    right = (made.protocol.scores(made.parties, data.test).reshape(-1) > 0) == data.test_labels
+    assert made.history[-1]["accuracy"] != right.mean()
+    assert found["test_accuracy"] == right.mean()
+    assert np.trace(made.evaluation["confusion"]) == right.sum()
+    assert f"accuracy {right.mean():.4f}" in repr(made)

@@ -110,6 +110,9 @@ def test_the_driver_needs_no_table(tables, tmp_path, monkeypatch):
         wanted = svfl.run("fedvs", source(tables), conditions="none", **OPTIONS)
     assert [r["loss"] for r in found.history] == [r["loss"] for r in wanted.history]
     assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
+    # The driver's rows are zeros, of which nothing is told.
+    assert (found.quality, found.evaluation) == ({}, {})
+    assert not any("test rows are of the class" in one for one in found.summary()["notices"])
     assert found.summary()["messages"] == wanted.summary()["messages"]
     assert found.summary()["engine"] == "ray"
     assert found.summary()["secret_choices"] == "each party's, from its own entropy"
