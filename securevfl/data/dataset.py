@@ -155,10 +155,11 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
             If the fraction is out of range, or no row would be left on one side.
         """
         blocks = math.ceil(self.rows / _TOGETHER)
-        count = round(fraction * blocks) if 0 < fraction < 1 else 0
+        number = isinstance(fraction, float | np.floating)
+        count = round(fraction * blocks) if number and 0 < fraction < 1 else 0
         if not 0 < count < blocks:
             raise DataError(
-                f"validation = {fraction} of {self.rows} training rows, {_TOGETHER} in a row "
+                f"validation = {fraction!r} of {self.rows} training rows, {_TOGETHER} in a row "
                 f"together: {count} of {blocks} groups would be held back; choose a fraction in "
                 "(0, 1) that leaves some on both sides."
             )

@@ -57,10 +57,10 @@ def limit_overlap(
         raise DataError(f"{asked}: its parties hold rows alone already; start from the whole set.")
     if rest not in get_args(Rest):
         raise DataError(f"{asked}: rest={rest!r} does not exist; use dealt or kept.")
-    if not 1 <= aligned <= data.rows:
+    if not isinstance(aligned, int | np.integer) or not 1 <= aligned <= data.rows:
         raise DataError(f"{asked}: there are {data.rows} training rows; use 1 to {data.rows}.")
-    if local is not None and local < 0:
-        raise DataError(f"{asked}: local={local} is below 0; give the most rows a party may hold.")
+    if local is not None and (not isinstance(local, int | np.integer) or local < 0):
+        raise DataError(f"{asked}: local={local} is below 0 or not whole; give a number of rows.")
     order = shuffled(data.rows, seed, "overlap")
     chosen, others = np.sort(order[:aligned]), order[aligned:]
     if rest == "dealt":

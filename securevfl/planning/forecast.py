@@ -152,6 +152,8 @@ def plan(
     config: Any = make_config(cls, options)
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ConfigurationError(f"plan: seed must be a whole number of at least 0, it is {seed!r}")
+    if not isinstance(sealed, bool):
+        raise ConfigurationError(f"plan: sealed must be True or False, it is {sealed!r}")
     if data is None and getattr(config, "secure", False) and not test_rows:
         raise ConfigurationError("plan: secure = True infers test rows; give test_rows")
     degree = getattr(config, "degree", 1)

@@ -126,6 +126,8 @@ def test_a_budget_of_sums_does_not_count_leaves_as_unknowns(data):
         ({"trees": 3, "tree_labels": "bank"}, "is no party; the parties are guest, host"),
         ({"tree_labels": "guest"}, "there are no trees"),
         ({"trees": -1}, "use 1 or more"),
+        ({"trees": 2.5}, "use 1 or more"),
+        ({"trees": 3, "tree_depth": 1.5}, "a depth of 1 to 8"),
     ],
 )
 def test_what_cannot_be_grown_is_refused(asked, why):

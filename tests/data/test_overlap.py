@@ -74,7 +74,10 @@ def test_loading_by_name_limits_the_overlap(digits):
         ({"aligned": 0}, "1 to 1348"),
         ({"aligned": 2000}, "1 to 1348"),
         ({"aligned": 5, "rest": "lost"}, "rest='lost'"),
+        ({"aligned": 2.5}, "1 to 1348"),
         ({"aligned": 5, "local": -1}, "below 0"),
+        ({"aligned": 5, "local": 2.5}, "not whole"),
+        ({"validation": "0.1"}, "validation = '0.1'"),
         ({"local": 5}, "give aligned="),
     ],
 )

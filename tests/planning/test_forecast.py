@@ -350,6 +350,7 @@ def test_levels_against_liars_need_more_results_than_the_formula(security, parti
         ({"rows": 100.5}, "rows must be a whole number"),
         ({"test_rows": -1}, "test_rows must be a whole number of at least 0"),
         ({"accuracy_bits": 8.5}, "accuracy_bits must be a whole number from 1 to 20"),
+        ({"sealed": "no"}, "sealed must be True or False"),
         ({"seed": -1}, "seed must be a whole number of at least 0"),
         ({"secure": True}, "give test_rows"),
     ],

@@ -114,7 +114,8 @@ def grow(
         RandomTreesEmbedding,
     )
 
-    if trees < 1 or not 1 <= depth <= 8:
+    whole = all(isinstance(number, int | np.integer) for number in (trees, depth))
+    if not whole or trees < 1 or not 1 <= depth <= 8:
         raise DataError(f"trees={trees}, tree_depth={depth}: use 1 or more, and a depth of 1 to 8.")
     shape: dict[str, int] = {
         "max_depth": depth,

@@ -30,7 +30,8 @@ def id_cells(table: object, id_column: str) -> pd.Series | None:
         cells = table.index.to_series()
     else:
         return None
-    most = _WHOLE_BELOW.get(cells.dtype.itemsize) if cells.dtype.kind == "f" else None
+    size = getattr(cells.dtype, "itemsize", 0) if cells.dtype.kind == "f" else 0
+    most = _WHOLE_BELOW.get(size)
     if most is not None and (large := cells.abs() >= most).any():
         raise DataError(
             f"the ids in column {id_column!r} are {cells.dtype}, in which whole numbers from "
