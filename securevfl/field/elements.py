@@ -65,8 +65,8 @@ def refuse_masked(values: Any, name: str) -> None:
     """Refuse masked arrays with missing values, for which no number stands (FieldError)."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise FieldError(
-            f"{name}: {np.ma.getmaskarray(values).sum()} of {values.size} values are masked, and so "
-            f"missing. Fill them (.filled) or leave them out."
+            f"{name}: {np.ma.getmaskarray(values).sum()} of {values.size} values are masked, and "
+            f"so missing. Fill them (.filled) or leave them out."
         )
 
 

@@ -41,7 +41,7 @@ def id_cells(table: object, id_column: str) -> pd.Series | None:
     return cells
 
 
-def refuse_other_order(tables: Sequence[Any]) -> None:
+def refuse_other_order(tables: Sequence[object]) -> None:
     """Raise DataError if data frames have the same index in another order."""
     import pandas as pd
 
