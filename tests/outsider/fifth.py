@@ -1,0 +1,1047 @@
+"""Programs of a fifth referee, who read the authors' pages and not the prover.
+
+`LEAKS` are honest mistakes: each leaks to the coalition beside it, and `where` is the word of its
+verdict that a reader needs. `SOUND` are right protocols, with the verdict on each coalition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from securevfl.field import PrimeField
+from securevfl.verified import SERVER, World, combination, concatenate
+
+P = 2**31 - 1
+FIELD = PrimeField(P)
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A program, the coalition that learns too much, and the word that points at the mistake."""
+
+    make: Callable[[], World]
+    coalition: frozenset[int]
+    where: str
+
+    @property
+    def name(self) -> str:
+        """Name of the program."""
+        return self.make.__name__
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A sound program, and the verdict that it deserves by coalition."""
+
+    make: Callable[[], World]
+    verdicts: dict[frozenset[int], str]
+
+    @property
+    def name(self) -> str:
+        """Name of the program."""
+        return self.make.__name__
+
+
+LEAKS: list[Leak] = []
+SOUND: list[Sound] = []
+
+
+def leaks(*coalition: int, where: str) -> Any:
+    """Register a leaking program."""
+
+    def register(make: Callable[[], World]) -> Callable[[], World]:
+        LEAKS.append(Leak(make, frozenset(coalition), where))
+        return make
+
+    return register
+
+
+def sound(**verdicts: str) -> Any:
+    """Register a sound program: `s01="PROVED"` is the server with clients 0 and 1."""
+
+    def register(make: Callable[[], World]) -> Callable[[], World]:
+        of = {
+            frozenset(SERVER if c == "s" else int(c) for c in name.strip("_")): verdict
+            for name, verdict in verdicts.items()
+        }
+        SOUND.append(Sound(make, of))
+        return make
+
+    return register
+
+
+# Functions that parties run at home.
+
+
+def quantised(x: np.ndarray) -> np.ndarray:
+    """Fixed point, 10 binary places."""
+    return np.rint(x * 1024).astype(np.int64) % P
+
+
+def error(x: np.ndarray) -> np.ndarray:
+    """What rounding dropped."""
+    return x - np.rint(x * 1024) / 1024
+
+
+def standardised(x: np.ndarray) -> np.ndarray:
+    """Columns of mean 0 and variance 1."""
+    return (x - x.mean(0)) / (x.std(0) + 1e-6)
+
+
+def moving_average(x: np.ndarray) -> np.ndarray:
+    """Mean of each row and the rows before and after it."""
+    return (x + np.roll(x, 1, 0) + np.roll(x, -1, 0)) / 3
+
+
+def halves(x: np.ndarray) -> np.ndarray:
+    """Each row alone, scaled."""
+    return x / 2
+
+
+def twice(x: np.ndarray) -> np.ndarray:
+    """Each row two times, as for augmentation."""
+    return np.repeat(x, 2, axis=0)
+
+
+def norms(x: np.ndarray) -> np.ndarray:
+    """Norm of each row."""
+    return np.linalg.norm(x, axis=1)
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    """Positive part of signed residues."""
+    return np.where(x > P // 2, 0, x)
+
+
+def mean_of(x: np.ndarray) -> np.ndarray:
+    """Signed residues, halved."""
+    return np.where(x > P // 2, x - P, x) / 2.0
+
+
+def first(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Meant as the sum of both; an index is wrong."""
+    return sum([x, y][0] for _ in (x, y)) % P
+
+
+def side_by_side(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Joint embedding."""
+    return np.concatenate([x, y], axis=1)
+
+
+def gradient_of(total: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """dL/dH of a squared loss."""
+    return np.where(total > P // 2, total - P, total) / 1024 - labels[:, None]
+
+
+def validation(x: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Number of right guesses."""
+    return np.array(((x.sum(1) > 0) == labels).sum(), float)
+
+
+def residual(labels: np.ndarray) -> np.ndarray:
+    """Labels about their mean."""
+    return labels - labels.mean()
+
+
+def three(world: World, shape: tuple[int, ...] = (4, 2)) -> tuple[Any, ...]:
+    """Clients 0 to 2, the server, and an input of each client."""
+    clients = [world.party(i) for i in range(3)]
+    inputs = [world.secret(i, f"x{i}", shape) for i in range(3)]
+    return clients, world.party(SERVER), inputs
+
+
+def total_of(world: World, inputs: list[Any]) -> Any:
+    """Declared sum."""
+    return combination([(1, world.spec(x)) for x in inputs])
+
+
+# --- leaks: masks ---------------------------------------------------------------------------
+
+
+@leaks(SERVER, 1, where="up")
+def two_servers_one_tape() -> World:
+    """Two epochs of shares for two servers; the tape was drawn before the loop over epochs."""
+    world = World(P)
+    alice, helper = world.party(0), world.party(1)
+    epochs = [world.secret(0, f"epoch {e}", (4, 2)) for e in range(2)]
+    other = [world.secret(2, f"epoch {e}", (4, 2)) for e in range(2)]
+    carol = world.party(2)
+    mask, masks = alice.uniform(4, 2), []
+    for e, x in enumerate(epochs):
+        world.round = e + 1
+        got = [alice.send(1, "half", mask)]
+        alice.send(SERVER, "up", x - mask)
+        blind = carol.uniform(4, 2)
+        got.append(carol.send(1, "half", blind))
+        carol.send(SERVER, "up", other[e] - blind)
+        masks.append(helper.send(SERVER, "rest", got[0] + got[1]))
+        world.output(f"sum {e}", world.spec(x) + world.spec(other[e]), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="up")
+def pad_by_epoch_rows() -> World:
+    """Masks are stored by row; the second epoch visits the rows again, after a step."""
+    world = World(P)
+    clients, server, _ = three(world)
+    pads = clients[0].uniform(6, 2)
+    held = clients[0].send(1, "pads", pads)
+    for e in range(2):
+        world.round = e + 1
+        rows = np.array([[0, 1, 2], [2, 4, 5]][e])
+        x, y = world.secret(0, f"h{e}", (3, 2)), world.secret(1, f"g{e}", (3, 2))
+        clients[0].send(SERVER, "up", x + pads.rows(rows))
+        clients[1].send(SERVER, "up", y - held.rows(rows))
+        world.output(f"sum {e}", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="up")
+def one_mask_a_row() -> World:
+    """The mask has one column, and is spread over all columns by a public row of ones."""
+    world = World(P)
+    (a, b, _), _, (x, y, _) = three(world)
+    mask = a.uniform(4, 1) @ np.ones((1, 2), int)
+    got = a.send(1, "mask", mask)
+    a.send(SERVER, "up", x + mask)
+    b.send(SERVER, "up", y - got)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="up")
+def mixing_matrix_is_singular() -> World:
+    """Masks are mixed by [[1, 2], [2, 1]], which has an inverse over the reals and none mod 3."""
+    world = World(3)
+    a, b = world.party(0), world.party(1)
+    x, y = world.secret(0, "x", (2, 1)), world.secret(1, "y", (2, 1))
+    mask = np.array([[1, 2], [2, 1]]) @ a.uniform(2, 1)
+    got = a.send(1, "mask", mask)
+    a.send(SERVER, "up", x + mask)
+    b.send(SERVER, "up", y - got)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="up")
+def rescaled_by_the_characteristic() -> World:
+    """Bits, masks of bits times 2^k to align them with fixed point: in F_2 that is 0."""
+    world = World(2)
+    a, b = world.party(0), world.party(1)
+    x, y = world.secret(0, "x", (3,)), world.secret(1, "y", (3,))
+    mask = a.uniform(3)
+    got = a.send(1, "mask", mask)
+    a.send(SERVER, "up", x + 4 * mask)
+    b.send(SERVER, "up", y - 4 * got)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="scaled")
+def rebased_without_the_mask() -> World:
+    """On re-basing a client sends its state at twice the scale; the mask keeps its own."""
+    world = World(P)
+    (a, b, _), _, (x, y, _) = three(world)
+    mask = a.uniform(4, 2)
+    got = a.send(1, "mask", mask)
+    a.send(SERVER, "up", x + mask)
+    b.send(SERVER, "up", y - got)
+    world.round = 2
+    a.send(SERVER, "scaled", 2 * x + mask)
+    b.send(SERVER, "scaled", 2 * y - got)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(0, where="share")
+def points_from_zero() -> World:
+    """Shamir shares at the parties' own numbers: party 0 has the polynomial at 0."""
+    world = World(P)
+    clients, _, _ = three(world)
+    dealer, secret = world.party(3), world.secret(3, "x", (4, 2))
+    slope = dealer.uniform(4, 2)
+    for j in range(3):
+        dealer.send(j, "share", secret + j * slope)
+    return world
+
+
+@leaks(0, 1, where="share")
+def degree_one_for_two() -> World:
+    """Polynomials of degree 1 against T = 2."""
+    world = World(P)
+    dealer, secret = world.party(3), world.secret(3, "x", (4, 2))
+    slope = dealer.uniform(4, 2)
+    for j in range(3):
+        dealer.send(j, "share", secret + (j + 1) * slope)
+    return world
+
+
+@leaks(0, 1, where="share")
+def powers_with_one_coefficient() -> World:
+    """Degree 2, but both coefficients are one tape: `sum(r * a**k for k in (1, 2))`."""
+    world = World(P)
+    dealer, secret = world.party(3), world.secret(3, "x", (4, 2))
+    r = dealer.uniform(4, 2)
+    for j in range(4):
+        dealer.send(j, "share", secret + ((j + 1) + (j + 1) ** 2) * r)
+    return world
+
+
+@leaks(SERVER, 0, 2, where="up")
+def sparse_ring_of_four() -> World:
+    """Pairwise masks with ring neighbours only; the claim is of T = 2."""
+    world = World(P)
+    clients = [world.party(i) for i in range(4)]
+    inputs = [world.secret(i, f"x{i}", (3, 2)) for i in range(4)]
+    masks = [c.uniform(3, 2) for c in clients]
+    got = [clients[i].send((i + 1) % 4, "mask", masks[i]) for i in range(4)]
+    for i, c in enumerate(clients):
+        c.send(SERVER, "up", inputs[i] + masks[i] - got[i - 1])
+    world.output("sum", total_of(world, inputs), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="late")
+def late_after_recovery() -> World:
+    """Client 2 is late, the others open its masks, and then its upload arrives all the same."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    keys = [c.key() for c in clients]
+    public = {(i, j): clients[i].send(j, "public", clients[i].public_key(keys[i])) for i in range(3) for j in range(3) if i != j}
+    masks = {
+        (i, j): clients[i].prf(clients[i].agree(keys[i], public[j, i]), ("pair", 1), 4, 2)
+        for i, j in public
+    }
+    masked = [
+        inputs[i] + combination([(1 if j < i else -1, masks[i, j]) for j in range(3) if j != i])
+        for i in range(3)
+    ]
+    for i in (0, 1):
+        clients[i].send(SERVER, "up", masked[i])
+        clients[i].send(SERVER, "recovery", masks[i, 2])
+    clients[2].send(SERVER, "late", masked[2])
+    world.output("sum", total_of(world, inputs[:2]), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="up")
+def label_without_round() -> World:
+    """A joiner of round 2 forced new labels, (who, kind); the round fell out of them."""
+    world = World(P)
+    clients, server, _ = three(world)
+    a, b, _ = clients
+    own = [a.key(), b.key()]
+    left = a.agree(own[0], b.send(0, "public", b.public_key(own[1])))
+    right = b.agree(own[1], a.send(1, "public", a.public_key(own[0])))
+    for r in (1, 2):
+        world.round = r
+        x, y = world.secret(0, f"x{r}", (2, 2)), world.secret(1, f"y{r}", (2, 2))
+        a.send(SERVER, "up", x + a.prf(left, ("mask", "0-1"), 2, 2))
+        b.send(SERVER, "up", y - b.prf(right, ("mask", "0-1"), 2, 2))
+        world.output(f"sum {r}", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="up")
+def labels_that_collide() -> World:
+    """Label f"{block}{round}": block 1 of round 11 and block 11 of round 1 are one stream."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    key = a.key()
+    got = a.send(1, "key", key)
+    for block, r in ((11, 1), (1, 11)):
+        world.round = r
+        x, y = world.secret(0, f"x{block}.{r}", (2, 2)), world.secret(1, f"y{block}.{r}", (2, 2))
+        a.send(SERVER, "up", x + a.prf(key, f"{block}{r}", 2, 2))
+        b.send(SERVER, "up", y - b.prf(got, f"{block}{r}", 2, 2))
+        world.output(f"sum {block} {r}", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="up")
+def mask_of_the_party_numbers() -> World:
+    """The seed of a pair's mask is made of the two numbers, which everybody knows."""
+    world = World(P)
+    (a, b, _), _, (x, y, _) = three(world)
+    mask = np.random.default_rng([0, 1]).integers(0, P, (4, 2))
+    a.send(SERVER, "up", x + mask)
+    b.send(SERVER, "up", y - mask)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, 1, where="reluctant")
+def mask_through_relu() -> World:
+    """Bob is to unmask a ReLU, and gets the ReLU of the mask; with him the server knows half."""
+    world = World(P)
+    (a, b, _), _, (x, y, _) = three(world)
+    mask = a.uniform(4, 2)
+    a.send(SERVER, "up", x.map(relu) + mask)
+    a.send(1, "reluctant", mask.map(relu))
+    return world
+
+
+@leaks(SERVER, 1, 2, where="piece")
+def key_threshold_too_low() -> World:
+    """A key is split among three with threshold T in place of T + 1; T = 2."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    dealer, secret = world.party(3), world.secret(3, "x", (4, 2))
+    key = dealer.key()
+    for j, piece in dealer.split_key(key, 2, [1, 2, 3]).items():
+        dealer.send(j - 1, "piece", piece)
+    dealer.send(SERVER, "up", secret + dealer.expand(key, 4, 2))
+    return world
+
+
+@leaks(SERVER, where="key backup")
+def key_left_in_the_checkpoint() -> World:
+    """For a resume the key is kept at the server."""
+    world = World(P)
+    (a, b, _), _, (x, y, _) = three(world)
+    key = a.key()
+    got = a.send(1, "key", key)
+    a.send(SERVER, "up", x + a.prf(key, 1, 4, 2))
+    b.send(SERVER, "up", y - b.prf(got, 1, 4, 2))
+    a.send(SERVER, "key backup", a.derived_key(key, "backup"))
+    a.send(SERVER, "key backup", key)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="row")
+def equal_rows_have_equal_tags() -> World:
+    """Two owners match rows by keyed tags at the server, which sees who has equal rows."""
+    world = World(P)
+    (a, b, _), _, _ = three(world)
+    key = a.key()
+    got = a.send(1, "key", key)
+    mine, theirs = world.secret(0, "id0", (1,)), world.secret(1, "id1", (1,))
+    a.send(SERVER, "row", a.tag(key, "row", of=[mine]))
+    b.send(SERVER, "row", b.tag(got, "row", of=[theirs]))
+    return world
+
+
+@leaks(SERVER, where="row")
+def own_rows_have_equal_tags() -> World:
+    """One owner tags its rows under one label, so that the server sees which are equal."""
+    world = World(P)
+    a = world.party(0)
+    key = a.key()
+    x = world.secret(0, "ids", (2,))
+    for i in range(2):
+        a.send(SERVER, "row", a.tag(key, "row", of=[x[[i]]]))
+    return world
+
+
+@leaks(SERVER, where="key")
+def commitment_whose_key_is_shown() -> World:
+    """A tag as commitment; in round 2 the key is opened, and the input stays secret, they say."""
+    world = World(P)
+    (a, _, _), _, (x, _, _) = three(world)
+    key = a.key()
+    a.send(SERVER, "commitment", a.tag(key, "x", of=[x]))
+    world.round = 2
+    a.send(SERVER, "key", key)
+    return world
+
+
+@leaks(1, where="sum")
+def holder_gets_one_ciphertext() -> World:
+    """The server is to forward the sum of ciphertexts; the running variable is the last one."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    world_in = [clients[i].send(SERVER, "sealed", clients[i].encrypt(inputs[i], 1)) for i in (0, 2)]
+    forwarded = server.send(1, "sum", world_in[-1])
+    clients[1].send(SERVER, "opened", clients[1].decrypt(forwarded) + inputs[1])
+    world.output("sum", total_of(world, inputs), to=[SERVER, 1])
+    return world
+
+
+@leaks(0, where="label")
+def label_beside_the_gradient() -> World:
+    """A field of debugging: the batch's labels beside a gradient."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    labels = world.secret(SERVER, "labels", np.array([0.0, 1, 1, 0]), real=True)
+    masks = [clients[0].uniform(4, 2), clients[1].uniform(4, 2)]
+    ups = [
+        clients[0].send(SERVER, "up", inputs[0] + masks[0]),
+        clients[1].send(SERVER, "up", inputs[1] + masks[1]),
+        clients[2].send(SERVER, "up", inputs[2] - clients[0].send(2, "m", masks[0]) - clients[1].send(2, "m", masks[1])),
+    ]
+    total = ups[0] + ups[1] + ups[2]
+    gradient = total.map(gradient_of, labels, real=True)
+    spec = total_of(world, inputs)
+    world.output("sum", spec, to=[SERVER])
+    world.output("gradient", spec.map(gradient_of, world.spec(labels), real=True))
+    for i in range(3):
+        server.send(i, "gradient", {"dH": gradient, "label of batch": labels.map(residual)})
+    return world
+
+
+@leaks(SERVER, where="error")
+def rounding_error_is_reported() -> World:
+    """Error feedback: what rounding dropped goes to the server in the clear."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    x = world.secret(0, "x", np.array([[0.1, 0.2], [0.3, 0.4]]), real=True)
+    y = world.secret(1, "y", np.array([[0.5, 0.2], [0.3, 0.1]]), real=True)
+    qx, qy = x.map(quantised, field=FIELD), y.map(quantised, field=FIELD)
+    mask = a.uniform(2, 2)
+    got = a.send(1, "mask", mask)
+    a.send(SERVER, "up", qx + mask)
+    b.send(SERVER, "up", qy - got)
+    a.send(SERVER, "error", x.map(error))
+    world.output("sum", world.spec(x).map(quantised, field=FIELD) + world.spec(y).map(quantised, field=FIELD), to=[SERVER])
+    return world
+
+
+# --- leaks: outputs -------------------------------------------------------------------------
+
+
+@leaks(SERVER, where="mean")
+def difference_by_a_function() -> World:
+    """The server gets the sum of three, and as a 'pair mean' half the sum of two of them."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    m = clients[0].uniform(4, 2)
+    n = clients[1].uniform(4, 2)
+    m2, n2 = clients[0].send(1, "m", m), clients[1].send(2, "n", n)
+    pair = [clients[0].send(SERVER, "up", inputs[0] + m), clients[1].send(SERVER, "up", inputs[1] - m2 + n)]
+    clients[2].send(SERVER, "up", inputs[2] - n2)
+    clients[1].send(SERVER, "fix", n)
+    spec = total_of(world, inputs)
+    world.output("sum", spec, to=[SERVER])
+    world.output("pair mean", total_of(world, inputs[:2]).map(mean_of, real=True), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="mean")
+def difference_of_declared_functions() -> World:
+    """The same with messages that are right: a holder computes and sends both outputs."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    holder = world.party(3)
+    got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
+    holder.send(SERVER, "sum", got[0] + got[1] + got[2])
+    holder.send(SERVER, "mean", (got[0] + got[1]).map(mean_of, real=True))
+    spec = total_of(world, inputs)
+    world.output("sum", spec, to=[SERVER])
+    world.output("pair mean", total_of(world, inputs[:2]).map(mean_of, real=True), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="joint")
+def output_of_the_wrong_index() -> World:
+    """A declared sum by a function whose index is wrong: it is twice the first embedding."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    holder = world.party(3)
+    got = [clients[i].send(3, "x", inputs[i]) for i in range(2)]
+    holder.send(SERVER, "joint", got[0].map(first, got[1]))
+    world.output("joint", world.spec(inputs[0]).map(first, world.spec(inputs[1])), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="joint")
+def output_side_by_side() -> World:
+    """The declared joint embedding is a concatenation, which hides nothing of either."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    holder = world.party(3)
+    got = [clients[i].send(3, "x", inputs[i]) for i in range(2)]
+    holder.send(SERVER, "joint", got[0].map(side_by_side, got[1], shape=(4, 4)))
+    world.output("joint", world.spec(inputs[0]).map(side_by_side, world.spec(inputs[1]), shape=(4, 4)), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="joint")
+def output_concatenated() -> World:
+    """The same by `concatenate`."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    holder = world.party(3)
+    got = [clients[i].send(3, "x", inputs[i]) for i in range(2)]
+    holder.send(SERVER, "joint", concatenate([got[0], got[1]]))
+    world.output("joint", concatenate([world.spec(inputs[0]), world.spec(inputs[1])]), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, 1, where="gram")
+def gram_with_a_colluder() -> World:
+    """X'Y is declared to the server; with the owner of Y it gives linear equations on X."""
+    world = World(P)
+    a, b, holder = world.party(0), world.party(1), world.party(3)
+    x, y = world.secret(0, "x", (2, 2)), world.secret(1, "y", (2, 2))
+    gx, gy = a.send(3, "x", x), b.send(3, "y", y)
+    holder.send(SERVER, "gram", gx.T @ gy)
+    world.output("gram", world.spec(x).T @ world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, 1, where="product")
+def product_with_a_colluder() -> World:
+    """The same with elementwise products."""
+    world = World(P)
+    a, b, holder = world.party(0), world.party(1), world.party(3)
+    x, y = world.secret(0, "x", (2, 2)), world.secret(1, "y", (2, 2))
+    gx, gy = a.send(3, "x", x), b.send(3, "y", y)
+    holder.send(SERVER, "product", gx * gy)
+    world.output("product", world.spec(x) * world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="sum 2")
+def survivors_differ() -> World:
+    """Client 2 is late in round 2, and the rows and the models are those of round 1."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    holder = world.party(3)
+    got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
+    for r, there in ((1, (0, 1, 2)), (2, (0, 1))):
+        world.round = r
+        holder.send(SERVER, "sum", combination([(r, got[i]) for i in there]))
+        world.output(f"sum {r}", combination([(r, world.spec(inputs[i])) for i in there]), to=[SERVER])
+    return world
+
+
+@leaks(0, where="total")
+def output_to_the_wrong_party() -> World:
+    """The sum is for the server, and is broadcast."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    a, b, c = clients
+    m = a.uniform(4, 2)
+    got = a.send(1, "m", m)
+    ups = [a.send(SERVER, "up", inputs[0] + m), b.send(SERVER, "up", inputs[1] - got)]
+    for i in range(3):
+        server.send(i, "total", ups[0] + ups[1])
+    world.output("sum", total_of(world, inputs[:2]), to=[SERVER])
+    return world
+
+
+# --- leaks: noise ---------------------------------------------------------------------------
+
+EXACT: dict[str, float] = {}  # least true epsilon at delta 1e-5 of programs that get DP
+
+
+def table(world: World, owner: int, name: str = "x", rows: int = 4) -> Any:
+    """Real columns of a party."""
+    numbers = np.linspace(-1, 1, 2 * rows).reshape(rows, 2)
+    return world.secret(owner, name, numbers, real=True)
+
+
+@leaks(SERVER, where="mean")
+def standardised_before_the_clip() -> World:
+    """Columns are standardised over all rows, clipped and noised: one record moves all rows."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    a.send(SERVER, "noisy", a.gaussian(x.map(standardised).clip(1.0), 2.0))
+    return world
+
+
+@leaks(SERVER, where="noisy")
+def averages_before_the_clip() -> World:
+    """Moving averages: a record is in three rows of what is clipped."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    a.send(SERVER, "noisy", a.gaussian(x.map(moving_average).clip(1.0), 2.0))
+    return world
+
+
+@leaks(SERVER, where="noisy")
+def augmented_before_the_clip() -> World:
+    """Each record is there twice; row numbers are those of the augmented table."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    doubled = x.map(twice, shape=(8, 2)).clip(1.0)
+    a.send(SERVER, "noisy", a.gaussian(doubled, 2.0, rows=np.arange(8)))
+    return world
+
+
+@leaks(SERVER, where="noisy")
+def charged_once_by_minus_one() -> World:
+    """To charge a record once, numbers of records that had a release before are set to -1."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    clipped = x.clip(1.0)
+    for r in range(3):
+        world.round = r + 1
+        rows = np.arange(4) if r == 0 else np.full(4, -1)
+        a.send(SERVER, "noisy", a.gaussian(clipped, 2.0, name=f"release {r}", rows=rows))
+    return world
+
+
+@leaks(SERVER, where="noisy")
+def numbered_by_position() -> World:
+    """Row numbers go on with the round, as if no record came twice; all do."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    clipped = x.clip(1.0)
+    for r in range(3):
+        world.round = r + 1
+        rows = np.arange(4) + 4 * r
+        a.send(SERVER, "noisy", a.gaussian(clipped, 2.0, name=f"release {r}", rows=rows))
+    return world
+
+
+@leaks(SERVER, where="norm")
+def norms_beside_the_noise() -> World:
+    """Norms before the clip, sent to choose a better bound."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    a.send(SERVER, "noisy", a.gaussian(x.clip(1.0), 2.0))
+    a.send(SERVER, "norms", x.map(norms, shape=(4,)))
+    return world
+
+
+@leaks(SERVER, where="noisy")
+def noise_of_a_public_seed() -> World:
+    """Reproducible noise."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    a.send(SERVER, "noisy", a.gaussian(x.clip(1.0), 2.0, seed=b"seed of the study"))
+    return world
+
+
+@leaks(0, where="check")
+def exact_validation_of_noisy_labels() -> World:
+    """Labels are randomised, and the accuracy on the true ones is told."""
+    world = World(P)
+    server = world.party(SERVER)
+    labels = world.secret(SERVER, "labels", np.array([0, 1, 1, 0]), real=True)
+    server.send(0, "noisy", server.randomised(labels, 2, 1.0))
+    server.send(0, "check", labels.map(residual))
+    return world
+
+
+@leaks(0, where="noisy")
+def each_label_twice() -> World:
+    """Labels of the augmented table are randomised one by one: two draws for one person."""
+    world = World(P)
+    server = world.party(SERVER)
+    labels = world.secret(SERVER, "labels", np.array([0, 1, 1, 0]), real=True)
+    server.send(0, "noisy", server.randomised(labels.map(twice, shape=(8,)), 2, 1.0))
+    return world
+
+
+@leaks(SERVER, where="second")
+def noisy_and_masked_with_one_tape() -> World:
+    """Distributed noise under masks; the retry draws noise anew and keeps the mask."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    x, y = table(world, 0), table(world, 1, "y")
+    mask = a.uniform(4, 2)
+    got = a.send(1, "mask", mask)
+    a.send(SERVER, "first", a.gaussian(x.clip(1.0), 2.0, name="a").map(quantised, field=FIELD) + mask)
+    b.send(SERVER, "first", b.gaussian(y.clip(1.0), 2.0, name="b").map(quantised, field=FIELD) - got)
+    total = world.released(0, "a").map(quantised, field=FIELD) + world.released(1, "b").map(quantised, field=FIELD)
+    world.output("sum", total, to=[SERVER])
+    a.send(SERVER, "second", x.map(quantised, field=FIELD) + mask)
+    return world
+
+
+# --- sound ----------------------------------------------------------------------------------
+
+
+@sound(s="DP", _1="PROVED", _0="PROVED")
+def noise_under_masks() -> World:
+    """Two owners add noise at home, and masks hide the two noisy tables but for their sum."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    x, y = table(world, 0), table(world, 1, "y")
+    key = a.key()
+    got = a.send(1, "key", key)
+    for r in (1, 2):
+        world.round = r
+        noisy = [
+            a.gaussian(x.clip(1.0), 2.0, name=f"a{r}").map(quantised, field=FIELD),
+            b.gaussian(y.clip(1.0), 2.0, name=f"b{r}").map(quantised, field=FIELD),
+        ]
+        a.send(SERVER, "up", noisy[0] + a.prf(key, ("mask", r), 4, 2))
+        b.send(SERVER, "up", noisy[1] - b.prf(got, ("mask", r), 4, 2))
+        parts = [world.released(i, f"{n}{r}").map(quantised, field=FIELD) for i, n in ((0, "a"), (1, "b"))]
+        world.output(f"sum {r}", parts[0] + parts[1], to=[SERVER])
+    return world
+
+
+@sound(_0="PROVED", _01="PROVED", s="PROVED", s0="PROVED")
+def shamir_sum() -> World:
+    """Five clients, polynomials of degree 2, T = 2; the server interpolates the sum."""
+    world = World(P)
+    clients = [world.party(i) for i in range(5)]
+    inputs = [world.secret(i, f"x{i}", (2, 2)) for i in range(5)]
+    got: dict[int, list[Any]] = {j: [] for j in range(5)}
+    for i, c in enumerate(clients):
+        u, v = c.uniform(2, 2), c.uniform(2, 2)
+        for j in range(5):
+            a = j + 1
+            share = inputs[i] + a * u + a * a * v
+            got[j].append(share if j == i else c.send(j, "share", share))
+    for j, c in enumerate(clients):
+        c.send(SERVER, "sum of shares", combination([(1, s) for s in got[j]]))
+    world.output("sum", total_of(world, inputs), to=[SERVER])
+    return world
+
+
+def _pair_masks(world: World, clients: list[Any], r: int, there: list[int], keys: dict[Any, Any], shape: tuple[int, ...]) -> dict[int, Any]:
+    """Sum of a client's pair masks of a round."""
+    return {
+        i: combination(
+            [(1 if j < i else -1, clients[i].prf(keys[i, j], ("mask", r), *shape)) for j in there if j != i]
+        )
+        for i in there
+    }
+
+
+def _agreed(clients: list[Any], members: list[int], own: dict[int, Any]) -> dict[Any, Any]:
+    """A key of each ordered pair."""
+    public = {
+        (i, j): clients[i].send(j, "public", clients[i].public_key(own[i]))
+        for i in members for j in members if i != j
+    }  # fmt: skip
+    return {(j, i): clients[j].agree(own[j], public[i, j]) for i, j in public}
+
+
+@sound(s="PROVED", _0="PROVED", s0="PROVED", s3="PROVED")
+def joiner_of_round_two() -> World:
+    """Pairwise masks among three; a fourth client joins in round 2, and agrees keys then."""
+    world = World(P)
+    clients = [world.party(i) for i in range(4)]
+    own = {i: clients[i].key() for i in range(4)}
+    keys: dict[Any, Any] = {}
+    for r, there in ((1, [0, 1, 2]), (2, [0, 1, 2, 3])):
+        world.round = r
+        if r == 1:
+            keys = _agreed(clients, there, own)
+        else:
+            for i in (0, 1, 2):
+                theirs = clients[i].send(3, "public", clients[i].public_key(own[i]))
+                mine = clients[3].send(i, "public", clients[3].public_key(own[3]))
+                keys[3, i] = clients[3].agree(own[3], theirs)
+                keys[i, 3] = clients[i].agree(own[i], mine)
+        inputs = {i: world.secret(i, f"x{i} round {r}", (2, 2)) for i in there}
+        masks = _pair_masks(world, clients, r, there, keys, (2, 2))
+        for i in there:
+            clients[i].send(SERVER, "up", inputs[i] + masks[i])
+        world.output(f"sum {r}", total_of(world, list(inputs.values())), to=[SERVER])
+    return world
+
+
+@sound(s="PROVED", s2="PROVED", _12="PROVED")
+def self_mask_and_dropout() -> World:
+    """Bonawitz et al. with three clients; client 2 drops out after sharing, before uploading."""
+    world = World(P)
+    clients, server, inputs = three(world, (2, 2))
+    own = {i: clients[i].key(f"s{i}") for i in range(3)}
+    seeds = {i: clients[i].key(f"b{i}") for i in range(3)}
+    held: dict[Any, Any] = {}
+    for i in range(3):
+        for what, key in (("b", seeds[i]), ("s", own[i])):
+            for j, piece in clients[i].split_key(key, 2, [1, 2, 3]).items():
+                held[what, i, j - 1] = piece if j - 1 == i else clients[i].send(j - 1, f"piece {what}", piece)
+    public = {(i, j): clients[i].send(j, "public", clients[i].public_key(own[i])) for i in range(3) for j in (0, 1, 2, SERVER) if i != j}
+    for i in (0, 1):
+        pairs = [
+            (1 if j < i else -1, clients[i].expand(clients[i].agree(own[i], public[j, i]), 2, 2))
+            for j in range(3) if j != i
+        ]  # fmt: skip
+        clients[i].send(SERVER, "up", inputs[i] + clients[i].expand(seeds[i], 2, 2) + combination(pairs))
+    for j in (0, 1):
+        for i in (0, 1):
+            clients[j].send(SERVER, "open seed", held["b", i, j])
+        clients[j].send(SERVER, "open key", held["s", 2, j])
+    world.output("sum", total_of(world, inputs[:2]), to=[SERVER])
+    return world
+
+
+@sound(s="PROVED", _0="PROVED", _2="PROVED")
+def sealed_relay() -> World:
+    """Ciphertexts for client 1 go by the server, which adds them; client 1 blinds its answer."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    blind = clients[0].uniform(4, 2)
+    sealed = [
+        clients[0].send(SERVER, "sealed", clients[0].encrypt(inputs[0] + blind, 1)),
+        clients[2].send(SERVER, "sealed", clients[2].encrypt(inputs[2], 1)),
+    ]
+    got = server.send(1, "sum", sealed[0] + sealed[1])
+    answer = clients[1].decrypt(got) + inputs[1]
+    back = clients[1].send(0, "blind total", answer)
+    clients[0].send(SERVER, "total", back - blind)
+    world.output("sum", total_of(world, inputs), to=[SERVER, 0])
+    return world
+
+
+@sound(_1="PROVED", _2="PROVED", _0="PROVED", s="PROVED")
+def ring_sum() -> World:
+    """A running total goes around, under the initiator's mask; round 2 has weights."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    for r, w in ((1, (1, 1, 1)), (2, (3, 2, 2))):
+        world.round = r
+        xs = inputs if r == 1 else [world.secret(i, f"y{i}", (4, 2)) for i in range(3)]
+        mask = clients[0].uniform(4, 2)
+        run = clients[0].send(1, "running", w[0] * xs[0] + mask)
+        run = clients[1].send(2, "running", run + w[1] * xs[1])
+        run = clients[2].send(0, "running", run + w[2] * xs[2])
+        clients[0].send(SERVER, "total", run - mask)
+        spec = combination([(w[i], world.spec(xs[i])) for i in range(3)])
+        world.output(f"total {r}", spec, to=[SERVER, 0])
+    return world
+
+
+@sound(_0="PROVED", _1="PROVED", s="PROVED", _2="PROVED")
+def beaver_matrix_product() -> World:
+    """X of party 0 times Y of party 1 for the server, with a triple of dealer 2."""
+    world = World(P)
+    a, b, dealer = (world.party(i) for i in range(3))
+    x, y = world.secret(0, "x", (2, 2)), world.secret(1, "y", (2, 2))
+    A, B, c0 = dealer.uniform(2, 2), dealer.uniform(2, 2), dealer.uniform(2, 2)
+    mine, theirs = dealer.send(0, "A", A), dealer.send(1, "B", B)
+    z0, z1 = dealer.send(0, "c", c0), dealer.send(1, "c", A @ B - c0)
+    e = a.send(1, "E", x - mine)  # both open their masked factors
+    f = b.send(0, "F", y - theirs)
+    # XY = (E + A)(F + B) = E Y + A F + AB
+    a.send(SERVER, "half", mine @ f + z0)
+    b.send(SERVER, "half", e @ y + z1)
+    world.output("product", world.spec(x) @ world.spec(y), to=[SERVER])
+    return world
+
+
+@sound(s="PROVED", _0="DP", _01="DP")
+def labels_noised_embeddings_masked() -> World:
+    """Two claims: embeddings perfect but for sums, labels by randomised response."""
+    world = World(P)
+    clients, server, _ = three(world)
+    labels = world.secret(SERVER, "labels", np.array([0, 1, 1, 0]), real=True)
+    noisy = server.randomised(labels, 2, 1.5)
+    given = [server.send(i, "labels", noisy) for i in range(3)]
+    inputs = [world.secret(i, f"h{i}", (4, 2)) for i in range(3)]
+    masks = [clients[0].uniform(4, 2), clients[1].uniform(4, 2)]
+    last = inputs[2]
+    for i in (0, 1):
+        last = last - clients[i].send(2, "mask", masks[i])
+        clients[i].send(SERVER, "up", inputs[i] + masks[i])
+    clients[2].send(SERVER, "up", last)
+    world.output("sum", total_of(world, inputs), to=[SERVER])
+    assert len(given) == 3
+    return world
+
+
+@sound(s="PROVED", _0="PROVED", _1="PROVED", _02="PROVED")
+def refreshed_shares() -> World:
+    """Shares of two holders are refreshed by zero-sharings each round, then opened as a sum."""
+    world = World(P)
+    owner, other = world.party(2), world.party(3)
+    h0, h1 = world.party(0), world.party(1)
+    x, y = world.secret(2, "x", (3, 2)), world.secret(3, "y", (3, 2))
+    s0: Any = 0
+    s1: Any = 0
+    for who, value in ((owner, x), (other, y)):
+        mask = who.uniform(3, 2)
+        s0 = who.send(0, "share", mask) + s0
+        s1 = who.send(1, "share", value - mask) + s1
+    for r in (1, 2):
+        world.round = r
+        zero = h0.uniform(3, 2)
+        s1 = s1 + h0.send(1, "zero", zero)
+        s0 = s0 - zero
+    h0.send(SERVER, "opened", s0)
+    h1.send(SERVER, "opened", s1)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@sound(s="PROVED", _1="PROVED", _0="PROVED", s1="PROVED")
+def public_matrix_outsourced() -> World:
+    """The server multiplies by a public matrix what it cannot read, for three owners."""
+    world = World(P)
+    a, b, server = world.party(0), world.party(1), world.party(SERVER)
+    public = np.array([[1, 2, 0, 0], [0, 1, 2, 3], [1, 1, 1, 1]])
+    c = world.party(2)
+    x, y, z = (world.secret(i, n, (4, 2)) for i, n in enumerate("xyz"))
+    mask = a.uniform(4, 2)
+    back = server.send(0, "P x", public @ a.send(SERVER, "x", x + mask))
+    mine = back - public @ mask
+    blinds = b.uniform(3, 2), c.uniform(3, 2)
+    first_part = b.send(0, "blind", public @ y + blinds[0])
+    second_part = c.send(0, "blind", public @ z + blinds[1])
+    blind_sum = a.send(1, "blind sum", mine + first_part + second_part)
+    total = b.send(2, "half blind", blind_sum - blinds[0])
+    c.send(0, "sum", total - blinds[1])
+    spec = public @ (world.spec(x) + world.spec(y) + world.spec(z))
+    world.output("P (x + y + z)", spec, to=[0, 2])
+    return world
+
+
+@sound(s="PROVED", _0="PROVED", _2="PROVED")
+def stale_uploads() -> World:
+    """Asynchronous arrival: client 2 answers every other round; sums are weighted by age."""
+    world = World(P)
+    clients, server, _ = three(world)
+    old = world.secret(2, "h2", (3, 2))
+    blind = clients[2].uniform(3, 2)
+    half = clients[2].send(0, "half", blind)
+    held = clients[2].send(1, "half", old - blind)
+    for r in (1, 2):
+        world.round = r
+        xs = [world.secret(i, f"h{i} {r}", (3, 2)) for i in (0, 1)]
+        mask = clients[0].uniform(3, 2)
+        got = clients[0].send(1, "mask", mask)
+        clients[0].send(SERVER, "up", xs[0] + (3 - r) * half + mask)
+        clients[1].send(SERVER, "up", xs[1] + (3 - r) * held - got)
+        spec = combination([(1, world.spec(xs[0])), (1, world.spec(xs[1])), (3 - r, world.spec(old))])
+        world.output(f"sum {r}", spec, to=[SERVER])
+    return world
+
+
+@sound(s="PROVED", _0="PROVED", s0="PROVED")
+def lot_of_rows_and_gradient() -> World:
+    """Batches by public lot; embeddings at home, sums masked; the gradient is an output."""
+    world = World(P)
+    clients, server, _ = three(world)
+    labels = world.secret(SERVER, "labels", np.array([0.0, 1, 1, 0, 1, 0]), real=True)
+    columns = [world.secret(i, f"columns {i}", np.ones((6, 2)) * (i + 1) / 8, real=True) for i in range(3)]
+    own = {i: clients[i].key() for i in range(3)}
+    keys = _agreed(clients, [0, 1, 2], own)
+    lot = np.random.default_rng(7)
+    for r in (1, 2):
+        world.round = r
+        batch = lot.choice(6, 3, replace=False)
+        server.send(0, "batch", batch)
+        masks = _pair_masks(world, clients, r, [0, 1, 2], keys, (3, 2))
+        ups = [
+            clients[i].send(SERVER, "up", columns[i].map(embedded, batch, shape=(3, 2), field=FIELD) + masks[i])
+            for i in range(3)
+        ]
+        total = ups[0] + ups[1] + ups[2]
+        gradient = total.map(gradient_at, labels, batch, real=True)
+        spec = combination([(1, world.spec(c).map(embedded, batch, shape=(3, 2), field=FIELD)) for c in columns])
+        world.output(f"sum {r}", spec, to=[SERVER])
+        world.output(f"gradient {r}", spec.map(gradient_at, world.spec(labels), batch, real=True))
+        for i in range(3):
+            server.send(i, "gradient", gradient)
+    return world
+
+
+def embedded(x: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Rows of a batch in fixed point."""
+    return np.rint(np.tanh(x[batch]) * 1024).astype(np.int64) % P
+
+
+def gradient_at(total: np.ndarray, labels: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """dL/dH on a batch."""
+    return gradient_of(total, labels[batch])
