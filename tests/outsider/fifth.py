@@ -1045,3 +1045,535 @@ def embedded(x: np.ndarray, batch: np.ndarray) -> np.ndarray:
 def gradient_at(total: np.ndarray, labels: np.ndarray, batch: np.ndarray) -> np.ndarray:
     """dL/dH on a batch."""
     return gradient_of(total, labels[batch])
+
+
+# --- leaks: keys, products, and small things that authors leave in ---------------------------
+
+
+def low_bits(x: np.ndarray) -> np.ndarray:
+    """A mask of 16 bits."""
+    return x % 2**16
+
+
+def zeros_like(x: np.ndarray) -> np.ndarray:
+    """Zeros."""
+    return np.zeros(x.shape)
+
+
+def added(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Sum."""
+    return x + y
+
+
+def largest(x: np.ndarray) -> np.ndarray:
+    """Largest magnitude."""
+    return np.array(np.abs(x).max())
+
+
+def scaled(x: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Fixed point of x / by."""
+    return np.rint(x / by * 1024).astype(np.int64) % P
+
+
+def is_present(x: np.ndarray) -> np.ndarray:
+    """1 for entries that are no padding."""
+    return (x != 0).astype(np.int64)
+
+
+@leaks(SERVER, where="up")
+def one_key_for_all_rounds() -> World:
+    """Keys are agreed anew each round, from the same key pairs and for no named use."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    own = a.key(), b.key()
+    for r in (1, 2):
+        world.round = r
+        left = a.agree(own[0], b.send(0, "public", b.public_key(own[1])))
+        right = b.agree(own[1], a.send(1, "public", a.public_key(own[0])))
+        x, y = world.secret(0, f"x{r}", (2, 2)), world.secret(1, f"y{r}", (2, 2))
+        a.send(SERVER, "up", x + a.expand(left, 2, 2))
+        b.send(SERVER, "up", y - b.expand(right, 2, 2))
+        world.output(f"sum {r}", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, 2, where="welcome")
+def joiner_gets_the_first_key() -> World:
+    """Keys of rounds form a chain; who joins in round 2 is sent its beginning."""
+    world = World(P)
+    a, b, c = (world.party(i) for i in range(3))
+    key = a.key()
+    got = a.send(1, "key", key)
+    chain = [[a.derived_key(key, "round 1")], [b.derived_key(got, "round 1")]]
+    for r in (1, 2):
+        world.round = r
+        x, y = world.secret(0, f"x{r}", (2, 2)), world.secret(1, f"y{r}", (2, 2))
+        a.send(SERVER, "up", x + a.prf(chain[0][-1], "mask", 2, 2))
+        b.send(SERVER, "up", y - b.prf(chain[1][-1], "mask", 2, 2))
+        world.output(f"sum {r}", world.spec(x) + world.spec(y), to=[SERVER])
+        chain[0].append(a.derived_key(chain[0][-1], "next"))
+        chain[1].append(b.derived_key(chain[1][-1], "next"))
+    world.output("later", world.secret(2, "z", (2, 2)).map(relu), to=[])
+    a.send(2, "welcome", chain[0][0])
+    assert c is not None
+    return world
+
+
+@leaks(SERVER, where="up")
+def short_mask() -> World:
+    """The mask has 16 bits, and the numbers more."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    x, y = world.secret(0, "x", (4, 2)), world.secret(1, "y", (4, 2))
+    mask = a.uniform(4, 2).map(low_bits)
+    got = a.send(1, "mask", mask)
+    a.send(SERVER, "up", x + mask)
+    b.send(SERVER, "up", y - got)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="up")
+def padding_has_no_mask() -> World:
+    """Only rows that are no padding get a mask, so the server sees which are."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    x, y = world.secret(0, "x", (4, 2)), world.secret(1, "y", (4, 2))
+    mask = a.uniform(4, 2)
+    got = a.send(1, "mask", mask)
+    a.send(SERVER, "up", x + x.map(is_present) * mask)
+    b.send(SERVER, "up", y - got)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="blinded")
+def multiplicative_blinding() -> World:
+    """Entries times uniform ones: zeros stay zeros."""
+    world = World(P)
+    a = world.party(0)
+    x = world.secret(0, "x", (4, 2))
+    a.send(SERVER, "blinded", x * a.uniform(4, 2))
+    return world
+
+
+@leaks(SERVER, where="blinded")
+def random_matrix_times_data() -> World:
+    """A uniform matrix times the data, which keeps its kernel."""
+    world = World(P)
+    a = world.party(0)
+    x = world.secret(0, "x", (2, 2))
+    a.send(SERVER, "blinded", a.uniform(2, 2) @ x)
+    return world
+
+
+@leaks(SERVER, where="E")
+def dealer_is_the_server() -> World:
+    """The server deals the triple, and relays the opened factors."""
+    world = World(P)
+    a, b, server = world.party(0), world.party(1), world.party(SERVER)
+    x, y = world.secret(0, "x", (2, 2)), world.secret(1, "y", (2, 2))
+    A, B, c0 = server.uniform(2, 2), server.uniform(2, 2), server.uniform(2, 2)
+    mine, theirs = server.send(0, "A", A), server.send(1, "B", B)
+    z0, z1 = server.send(0, "c", c0), server.send(1, "c", A @ B - c0)
+    e = server.send(1, "E", a.send(SERVER, "E", x - mine))
+    f = server.send(0, "F", b.send(SERVER, "F", y - theirs))
+    a.send(SERVER, "half", mine @ f + z0)
+    b.send(SERVER, "half", e @ y + z1)
+    world.output("product", world.spec(x) @ world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="product of shares")
+def product_of_shares_opened() -> World:
+    """Holders multiply their shares of X and Y, and open without a sharing of zero."""
+    world = World(P)
+    holders = [world.party(j) for j in range(3)]
+    left, right = world.party(3), world.party(4)
+    x, y = world.secret(3, "x", (2, 2)), world.secret(4, "y", (2, 2))
+    f, g = left.uniform(2, 2), right.uniform(2, 2)
+    for j, holder in enumerate(holders):
+        s = left.send(j, "share x", x + (j + 1) * f)
+        t = right.send(j, "share y", y + (j + 1) * g)
+        holder.send(SERVER, "product of shares", s @ t)
+    world.output("product", world.spec(x) @ world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, 0, where="sum")
+def noise_of_one_for_two() -> World:
+    """One owner's noise is to protect both tables; with that owner the server has the other's."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    x, y = table(world, 0), table(world, 1, "y")
+    noisy = a.send(1, "noisy", a.gaussian(x.clip(1.0), 2.0, name="a").map(quantised, field=FIELD))
+    b.send(SERVER, "sum", noisy + y.map(quantised, field=FIELD))
+    spec = world.released(0, "a").map(quantised, field=FIELD)
+    world.output("sum", spec + world.spec(y).map(quantised, field=FIELD), to=[SERVER])
+    world.output("noisy", spec, to=[1])
+    return world
+
+
+@leaks(SERVER, where="noisy")
+def noise_drawn_from_zeros() -> World:
+    """Noise is drawn as the release of zeros, and added to rows that were never clipped."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    noise = a.gaussian(x.map(zeros_like).clip(1.0), 2.0)
+    a.send(SERVER, "noisy", x.map(added, noise))
+    return world
+
+
+@leaks(SERVER, where="sum")
+def alone_on_every_output() -> World:
+    """`alone=True` was put on both sums, to be rid of a message: they differ by one client."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    holder = world.party(3)
+    got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
+    for r, there in ((1, (0, 1, 2)), (2, (0, 1))):
+        world.round = r
+        holder.send(SERVER, "sum", combination([(1, got[i]) for i in there]))
+        spec = combination([(1, world.spec(inputs[i])) for i in there])
+        world.output(f"sum {r}", spec, to=[SERVER], alone=True)
+    return world
+
+
+@leaks(SERVER, where="total")
+def together_meant_each() -> World:
+    """The sum is for the server and client 1 *together*; each gets it."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    holder = world.party(3)
+    total = clients[0].send(3, "x", inputs[0]) + clients[1].send(3, "x", inputs[1])
+    holder.send(SERVER, "total", total)
+    holder.send(1, "total", total)
+    world.output("sum", total_of(world, inputs[:2]), to=[SERVER, 1], together=True)
+    return world
+
+
+@leaks(1, where="norm")
+def recorded_norm() -> World:
+    """A line of the history for the plot of norms."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    x = table(world, 0)
+    a.record("norm", x.map(norms, shape=(4,)))
+    a.send(SERVER, "up", x.map(quantised, field=FIELD) + a.uniform(4, 2))
+    assert b is not None
+    return world
+
+
+@leaks(SERVER, where="scale")
+def scaled_by_the_common_largest() -> World:
+    """All owners scale by the largest magnitude, which goes around in the clear."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    x, y = table(world, 0), table(world, 1, "y")
+    scale = a.send(1, "scale", x.map(largest, shape=()))
+    a.send(SERVER, "scale", x.map(largest, shape=()))
+    mask = a.uniform(4, 2)
+    got = a.send(1, "mask", mask)
+    a.send(SERVER, "up", x.map(scaled, x.map(largest, shape=()), field=FIELD) + mask)
+    b.send(SERVER, "up", y.map(scaled, scale, field=FIELD) - got)
+    top = world.spec(x).map(largest, shape=())
+    world.output("scale", top, to=[1], alone=True)
+    total = world.spec(x).map(scaled, top, field=FIELD) + world.spec(y).map(scaled, top, field=FIELD)
+    world.output("sum", total, to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="up")
+def mean_of_a_group_of_one() -> World:
+    """Sums by group, in which the last group has one client."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    m = clients[0].uniform(4, 2)
+    got = clients[0].send(1, "m", m)
+    clients[0].send(SERVER, "up", inputs[0] + m)
+    clients[1].send(SERVER, "up", inputs[1] - got)
+    clients[2].send(SERVER, "up", inputs[2] + 0 * clients[2].uniform(4, 2))
+    world.output("sum of group 0", total_of(world, inputs[:2]), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="sizes")
+def intersection_size_of_each_pair() -> World:
+    """A joint size is declared; the size of each pair is sent as well."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    holder = world.party(3)
+    got = [clients[i].send(3, "ids", inputs[i]) for i in range(3)]
+    holder.send(SERVER, "size", got[0].map(overlap3, got[1], got[2], shape=(), real=True))
+    holder.send(SERVER, "sizes", got[0].map(overlap, got[1], shape=(), real=True))
+    spec = [world.spec(x) for x in inputs]
+    world.output("size", spec[0].map(overlap3, spec[1], spec[2], shape=(), real=True), to=[SERVER])
+    return world
+
+
+def overlap(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Number of common entries."""
+    return np.array(float(len(np.intersect1d(x, y))))
+
+
+def overlap3(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Number of entries that all three have."""
+    return np.array(float(len(np.intersect1d(np.intersect1d(x, y), z))))
+
+
+@leaks(SERVER, where="gradient")
+def inverse_of_a_function() -> World:
+    """The declared sum, and half of each term's difference to it, by a function at a holder."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    holder = world.party(3)
+    got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
+    total = got[0] + got[1] + got[2]
+    holder.send(SERVER, "sum", total)
+    holder.send(SERVER, "gradient", total.map(less, got[2], real=True))
+    spec = total_of(world, inputs)
+    world.output("sum", spec, to=[SERVER])
+    world.output("gradient", spec.map(less, world.spec(inputs[2]), real=True), to=[SERVER])
+    return world
+
+
+def less(total: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Total without x."""
+    rest = (total - x) % P
+    return np.where(rest > P // 2, rest - P, rest) / 2.0
+
+
+@leaks(SERVER, where="noisy")
+def records_in_two_tables() -> World:
+    """One record's visits are two rows; both are released, under numbers of rows."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    a.send(SERVER, "noisy", a.gaussian(x.map(halves).clip(1.0), 2.0, name="visits 1"))
+    a.send(SERVER, "noisy", a.gaussian(x.map(reversed_rows).clip(1.0), 2.0, name="visits 2", rows=np.arange(4, 8)))
+    return world
+
+
+def reversed_rows(x: np.ndarray) -> np.ndarray:
+    """Rows in reverse."""
+    return x[::-1].copy()
+
+
+@leaks(0, where="labels")
+def labels_randomised_each_epoch() -> World:
+    """Noise of labels drawn anew each epoch, numbered as other labels by a shift."""
+    world = World(P)
+    server = world.party(SERVER)
+    labels = world.secret(SERVER, "labels", np.array([0, 1, 1, 0]), real=True)
+    server.send(0, "labels", server.randomised(labels, 2, 1.0, name="labels"))
+    server.send(0, "labels", server.randomised(labels.map(shifted), 2, 1.0, name="labels of epoch 2"))
+    return world
+
+
+def shifted(labels: np.ndarray) -> np.ndarray:
+    """Next rows' labels, as targets of a forecast."""
+    return np.roll(labels, -1)
+
+
+def take_rows(x: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Rows of a batch."""
+    return x[batch]
+
+
+def column(x: np.ndarray) -> np.ndarray:
+    """All numbers as one column."""
+    return x.reshape(-1, 1)
+
+
+# --- leaks: keys of others, signatures, row numbers ------------------------------------------
+
+
+def text_of(x: np.ndarray) -> bytes:
+    """Statement that is signed."""
+    return b"upload " + x.tobytes()
+
+
+@leaks(SERVER, where="up")
+def agreed_with_the_relay() -> World:
+    """Public keys go by the server; client 0 takes the relay's own key for client 1's."""
+    world = World(P)
+    a, b, server = world.party(0), world.party(1), world.party(SERVER)
+    own, relay = (a.key(), b.key()), server.key()
+    of_server = server.send(0, "public", server.public_key(relay))
+    b.send(SERVER, "public", b.public_key(own[1]))
+    server.agree(relay, a.send(SERVER, "public", a.public_key(own[0])))
+    x = world.secret(0, "x", (4, 2))
+    a.send(SERVER, "up", x + a.expand(a.agree(own[0], of_server), 4, 2))
+    return world
+
+
+@leaks(SERVER, where="open")
+def both_openings_of_one_client() -> World:
+    """A client that was late is taken for lost and for a survivor: both of its secrets open."""
+    world = World(P)
+    clients, server, inputs = three(world, (2, 2))
+    own = {i: clients[i].key(f"s{i}") for i in range(3)}
+    seeds = {i: clients[i].key(f"b{i}") for i in range(3)}
+    held: dict[Any, Any] = {}
+    for i in range(3):
+        for what, key in (("b", seeds[i]), ("s", own[i])):
+            for j, piece in clients[i].split_key(key, 2, [1, 2, 3]).items():
+                mine = j - 1 == i
+                held[what, i, j - 1] = piece if mine else clients[i].send(j - 1, "piece", piece)
+    public = {
+        (i, j): clients[i].send(j, "public", clients[i].public_key(own[i]))
+        for i in range(3) for j in (0, 1, 2, SERVER) if i != j
+    }  # fmt: skip
+    for i in range(3):
+        pairs = [
+            (1 if j < i else -1, clients[i].expand(clients[i].agree(own[i], public[j, i]), 2, 2))
+            for j in range(3) if j != i
+        ]  # fmt: skip
+        own_mask = clients[i].expand(seeds[i], 2, 2)
+        clients[i].send(SERVER, "up", inputs[i] + own_mask + combination(pairs))
+    for j in (0, 1):
+        for i in range(3):
+            clients[j].send(SERVER, "open seed", held["b", i, j])
+        clients[j].send(SERVER, "open key", held["s", 2, j])
+    world.output("sum", total_of(world, inputs), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="signature")
+def signature_of_the_plain_upload() -> World:
+    """The upload is masked, and the signature is on what it masks."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    x, y = world.secret(0, "x", (4, 2)), world.secret(1, "y", (4, 2))
+    mask, key = a.uniform(4, 2), a.key()
+    got = a.send(1, "mask", mask)
+    a.send(SERVER, "verifying key", a.verifying_key(key))
+    a.send(SERVER, "up", x + mask)
+    a.send(SERVER, "signature", a.sign(key, text_of, x))
+    b.send(SERVER, "up", y - got)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="noisy")
+def rows_of_the_batch_before() -> World:
+    """Row numbers are those of this round's batch, and the rows those of the first one."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    batches = [np.array([0, 1]), np.array([2, 3])]
+    for r, batch in enumerate(batches):
+        world.round = r + 1
+        taken = x.map(take_rows, batches[0], shape=(2, 2)).clip(1.0)
+        a.send(SERVER, "noisy", a.gaussian(taken, 2.0, name=f"release {r}", rows=batch))
+    return world
+
+
+@leaks(SERVER, where="noisy")
+def entries_clipped_one_by_one() -> World:
+    """Each number of a record is clipped to C alone, so a record's norm is up to C sqrt(d)."""
+    world = World(P)
+    a = world.party(0)
+    x = table(world, 0)
+    a.send(SERVER, "noisy", a.gaussian(x.map(column, shape=(8, 1)).clip(1.0), 2.0))
+    return world
+
+
+@leaks(SERVER, where="square")
+def difference_by_a_square() -> World:
+    """The sum of three clients, and the second moment of two of them."""
+    world = World(P)
+    clients, server, inputs = three(world)
+    holder = world.party(3)
+    got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
+    holder.send(SERVER, "sum", got[0] + got[1] + got[2])
+    holder.send(SERVER, "square", (got[0] + got[1]) * (got[0] + got[1]))
+    pair = total_of(world, inputs[:2])
+    world.output("sum", total_of(world, inputs), to=[SERVER])
+    world.output("square", pair * pair, to=[SERVER])
+    return world
+
+
+@leaks(SERVER, where="weighted")
+def product_and_product_plus() -> World:
+    """XY is declared, and 2XY + X as 'weighted': their difference is X."""
+    world = World(P)
+    a, b, holder, _ = world.party(0), world.party(1), world.party(3), world.party(SERVER)
+    x, y = world.secret(0, "x", (2, 2)), world.secret(1, "y", (2, 2))
+    gx, gy = a.send(3, "x", x), b.send(3, "y", y)
+    holder.send(SERVER, "product", gx @ gy)
+    holder.send(SERVER, "weighted", 2 * gx @ gy + gx)
+    sx, sy = world.spec(x), world.spec(y)
+    world.output("product", sx @ sy, to=[SERVER])
+    world.output("weighted", 2 * sx @ sy + sx, to=[SERVER])
+    return world
+
+
+@leaks(0, where="points")
+def points_that_wrap() -> World:
+    """Six holders in F_5: the fifth one's point is 0."""
+    world = World(5)
+    dealer, secret = world.party(6), world.secret(6, "x", (2,))
+    slope = dealer.uniform(2)
+    for j in range(6):
+        world.party(j)
+        dealer.send(j, "points", secret + (5 - j) * slope)
+    return world
+
+
+@leaks(SERVER, where="gradient")
+def per_row_gradients_of_a_sum() -> World:
+    """The mean gradient is declared to all; single clients' products with it go to the server."""
+    world = World(P)
+    clients, server, inputs = three(world, (2, 2))
+    holder = world.party(3)
+    got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
+    total = got[0] + got[1] + got[2]
+    holder.send(SERVER, "sum", total)
+    for i in (0, 1):
+        holder.send(SERVER, "gradient", got[i].T @ total)
+    specs = [world.spec(x) for x in inputs]
+    spec = specs[0] + specs[1] + specs[2]
+    world.output("sum", spec, to=[SERVER])
+    world.output("gradient", specs[0].T @ spec + specs[1].T @ spec, to=[SERVER])
+    return world
+
+
+@sound(s="PROVED", _0="PROVED", s2="PROVED")
+def joiner_gets_a_later_key() -> World:
+    """A chain of round keys between clients 0 and 1; who joins in round 2 gets that round's key."""
+    world = World(P)
+    a, b, c = (world.party(i) for i in range(3))
+    key = a.key()
+    chain = [a.derived_key(key, "round 1")]
+    other = [b.derived_key(a.send(1, "key", key), "round 1")]
+    for r in (1, 2):
+        world.round = r
+        x, y = world.secret(0, f"x{r}", (2, 2)), world.secret(1, f"y{r}", (2, 2))
+        up = a.send(SERVER, "up", x + a.prf(chain[-1], "mask", 2, 2))
+        b.send(SERVER, "up", y - b.prf(other[-1], "mask", 2, 2))
+        world.output(f"sum {r}", world.spec(x) + world.spec(y), to=[SERVER])
+        chain.append(a.derived_key(chain[-1], "next"))
+        other.append(b.derived_key(other[-1], "next"))
+    a.send(2, "welcome", chain[-1])
+    assert up is not None and c is not None
+    return world
+
+
+@sound(s="DP", s1="DP", _1="PROVED")
+def epochs_of_noisy_batches() -> World:
+    """Each record is released once an epoch, under its own number; three epochs."""
+    world = World(P)
+    a, b = world.party(0), world.party(1)
+    x = table(world, 0)
+    lot = np.random.default_rng(3)
+    for epoch in range(3):
+        order = lot.permutation(4)
+        for k in range(2):
+            world.round += 1
+            batch = order[2 * k : 2 * k + 2]
+            taken = x.map(take_rows, batch, shape=(2, 2)).clip(1.0)
+            a.send(SERVER, "noisy", a.gaussian(taken, 2.0, name=f"{epoch} {k}", rows=batch))
+    b.send(SERVER, "hello", "ready")
+    return world
