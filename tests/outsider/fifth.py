@@ -6,8 +6,10 @@ verdict that a reader needs. `SOUND` are right protocols, with the verdict on ea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -191,7 +193,7 @@ def two_servers_one_tape() -> World:
 def pad_by_epoch_rows() -> World:
     """Masks are stored by row; the second epoch visits the rows again, after a step."""
     world = World(P)
-    clients, server, _ = three(world)
+    clients, _server, _ = three(world)
     pads = clients[0].uniform(6, 2)
     held = clients[0].send(1, "pads", pads)
     for e in range(2):
@@ -265,7 +267,7 @@ def rebased_without_the_mask() -> World:
 def points_from_zero() -> World:
     """Shamir shares at the parties' own numbers: party 0 has the polynomial at 0."""
     world = World(P)
-    clients, _, _ = three(world)
+    _clients, _, _ = three(world)
     dealer, secret = world.party(3), world.secret(3, "x", (4, 2))
     slope = dealer.uniform(4, 2)
     for j in range(3):
@@ -313,7 +315,7 @@ def sparse_ring_of_four() -> World:
 def late_after_recovery() -> World:
     """Client 2 is late, the others open its masks, and then its upload arrives all the same."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     keys = [c.key() for c in clients]
     public = {
         (i, j): clients[i].send(j, "public", clients[i].public_key(keys[i]))
@@ -341,7 +343,7 @@ def late_after_recovery() -> World:
 def label_without_round() -> World:
     """A joiner of round 2 forced new labels, (who, kind); the round fell out of them."""
     world = World(P)
-    clients, server, _ = three(world)
+    clients, _server, _ = three(world)
     a, b, _ = clients
     own = [a.key(), b.key()]
     left = a.agree(own[0], b.send(0, "public", b.public_key(own[1])))
@@ -387,7 +389,7 @@ def mask_of_the_party_numbers() -> World:
 def mask_through_relu() -> World:
     """Bob is to unmask a ReLU, and gets the ReLU of the mask; with him the server knows half."""
     world = World(P)
-    (a, b, _), _, (x, y, _) = three(world)
+    (a, _b, _), _, (x, _y, _) = three(world)
     mask = a.uniform(4, 2)
     a.send(SERVER, "up", x.map(relu) + mask)
     a.send(1, "reluctant", mask.map(relu))
@@ -398,7 +400,7 @@ def mask_through_relu() -> World:
 def key_threshold_too_low() -> World:
     """A key is split among three with threshold T in place of T + 1; T = 2."""
     world = World(P)
-    clients, server, inputs = three(world)
+    _clients, _server, _inputs = three(world)
     dealer, secret = world.party(3), world.secret(3, "x", (4, 2))
     key = dealer.key()
     for j, piece in dealer.split_key(key, 2, [1, 2, 3]).items():
@@ -525,11 +527,11 @@ def rounding_error_is_reported() -> World:
 def difference_by_a_function() -> World:
     """The server gets the sum of three, and as a 'pair mean' half the sum of two of them."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     m = clients[0].uniform(4, 2)
     n = clients[1].uniform(4, 2)
     m2, n2 = clients[0].send(1, "m", m), clients[1].send(2, "n", n)
-    pair = [
+    [
         clients[0].send(SERVER, "up", inputs[0] + m),
         clients[1].send(SERVER, "up", inputs[1] - m2 + n),
     ]
@@ -545,7 +547,7 @@ def difference_by_a_function() -> World:
 def difference_of_declared_functions() -> World:
     """The same with messages that are right: a holder computes and sends both outputs."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     holder = world.party(3)
     got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
     holder.send(SERVER, "sum", got[0] + got[1] + got[2])
@@ -560,7 +562,7 @@ def difference_of_declared_functions() -> World:
 def output_of_the_wrong_index() -> World:
     """A declared sum by a function whose index is wrong: it is twice the first embedding."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     holder = world.party(3)
     got = [clients[i].send(3, "x", inputs[i]) for i in range(2)]
     holder.send(SERVER, "joint", got[0].map(first, got[1]))
@@ -572,7 +574,7 @@ def output_of_the_wrong_index() -> World:
 def output_side_by_side() -> World:
     """The declared joint embedding is a concatenation, which hides nothing of either."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     holder = world.party(3)
     got = [clients[i].send(3, "x", inputs[i]) for i in range(2)]
     holder.send(SERVER, "joint", got[0].map(side_by_side, got[1], shape=(4, 4)))
@@ -588,7 +590,7 @@ def output_side_by_side() -> World:
 def output_concatenated() -> World:
     """The same by `concatenate`."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     holder = world.party(3)
     got = [clients[i].send(3, "x", inputs[i]) for i in range(2)]
     holder.send(SERVER, "joint", concatenate([got[0], got[1]]))
@@ -624,7 +626,7 @@ def product_with_a_colluder() -> World:
 def survivors_differ() -> World:
     """Client 2 is late in round 2, and the rows and the models are those of round 1."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     holder = world.party(3)
     got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
     for r, there in ((1, (0, 1, 2)), (2, (0, 1))):
@@ -641,7 +643,7 @@ def output_to_the_wrong_party() -> World:
     """The sum is for the server, and is broadcast."""
     world = World(P)
     clients, server, inputs = three(world)
-    a, b, c = clients
+    a, b, _c = clients
     m = a.uniform(4, 2)
     got = a.send(1, "m", m)
     ups = [a.send(SERVER, "up", inputs[0] + m), b.send(SERVER, "up", inputs[1] - got)]
@@ -888,7 +890,7 @@ def joiner_of_round_two() -> World:
 def self_mask_and_dropout() -> World:
     """Bonawitz et al. with three clients; client 2 drops out after sharing, before uploading."""
     world = World(P)
-    clients, server, inputs = three(world, (2, 2))
+    clients, _server, inputs = three(world, (2, 2))
     own = {i: clients[i].key(f"s{i}") for i in range(3)}
     seeds = {i: clients[i].key(f"b{i}") for i in range(3)}
     held: dict[Any, Any] = {}
@@ -942,7 +944,7 @@ def sealed_relay() -> World:
 def ring_sum() -> World:
     """A running total goes around, under the initiator's mask; round 2 has weights."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     for r, w in ((1, (1, 1, 1)), (2, (3, 2, 2))):
         world.round = r
         xs = inputs if r == 1 else [world.secret(i, f"y{i}", (4, 2)) for i in range(3)]
@@ -1044,7 +1046,7 @@ def public_matrix_outsourced() -> World:
 def stale_uploads() -> World:
     """Asynchronous arrival: client 2 answers every other round; sums are weighted by age."""
     world = World(P)
-    clients, server, _ = three(world)
+    clients, _server, _ = three(world)
     old = world.secret(2, "h2", (3, 2))
     blind = clients[2].uniform(3, 2)
     half = clients[2].send(0, "half", blind)
@@ -1289,7 +1291,7 @@ def noise_drawn_from_zeros() -> World:
 def alone_on_every_output() -> World:
     """`alone=True` was put on both sums, to be rid of a message: they differ by one client."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     holder = world.party(3)
     got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
     for r, there in ((1, (0, 1, 2)), (2, (0, 1))):
@@ -1304,7 +1306,7 @@ def alone_on_every_output() -> World:
 def together_meant_each() -> World:
     """The sum is for the server and client 1 *together*; each gets it."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     holder = world.party(3)
     total = clients[0].send(3, "x", inputs[0]) + clients[1].send(3, "x", inputs[1])
     holder.send(SERVER, "total", total)
@@ -1350,7 +1352,7 @@ def scaled_by_the_common_largest() -> World:
 def mean_of_a_group_of_one() -> World:
     """Sums by group, in which the last group has one client."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     m = clients[0].uniform(4, 2)
     got = clients[0].send(1, "m", m)
     clients[0].send(SERVER, "up", inputs[0] + m)
@@ -1364,7 +1366,7 @@ def mean_of_a_group_of_one() -> World:
 def intersection_size_of_each_pair() -> World:
     """A joint size is declared; the size of each pair is sent as well."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     holder = world.party(3)
     got = [clients[i].send(3, "ids", inputs[i]) for i in range(3)]
     holder.send(SERVER, "size", got[0].map(overlap3, got[1], got[2], shape=(), real=True))
@@ -1388,7 +1390,7 @@ def overlap3(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
 def inverse_of_a_function() -> World:
     """The declared sum, and half of each term's difference to it, by a function at a holder."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     holder = world.party(3)
     got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
     total = got[0] + got[1] + got[2]
@@ -1480,7 +1482,7 @@ def agreed_with_the_relay() -> World:
 def both_openings_of_one_client() -> World:
     """A client that was late is taken for lost and for a survivor: both of its secrets open."""
     world = World(P)
-    clients, server, inputs = three(world, (2, 2))
+    clients, _server, inputs = three(world, (2, 2))
     own = {i: clients[i].key(f"s{i}") for i in range(3)}
     seeds = {i: clients[i].key(f"b{i}") for i in range(3)}
     held: dict[Any, Any] = {}
@@ -1552,7 +1554,7 @@ def entries_clipped_one_by_one() -> World:
 def difference_by_a_square() -> World:
     """The sum of three clients, and the second moment of two of them."""
     world = World(P)
-    clients, server, inputs = three(world)
+    clients, _server, inputs = three(world)
     holder = world.party(3)
     got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
     holder.send(SERVER, "sum", got[0] + got[1] + got[2])
@@ -1594,7 +1596,7 @@ def points_that_wrap() -> World:
 def per_row_gradients_of_a_sum() -> World:
     """The mean gradient is declared to all; single clients' products with it go to the server."""
     world = World(P)
-    clients, server, inputs = three(world, (2, 2))
+    clients, _server, inputs = three(world, (2, 2))
     holder = world.party(3)
     got = [clients[i].send(3, "x", inputs[i]) for i in range(3)]
     total = got[0] + got[1] + got[2]
@@ -1625,7 +1627,8 @@ def joiner_gets_a_later_key() -> World:
         chain.append(a.derived_key(chain[-1], "next"))
         other.append(b.derived_key(other[-1], "next"))
     a.send(2, "welcome", chain[-1])
-    assert up is not None and c is not None
+    assert up is not None
+    assert c is not None
     return world
 
 
@@ -1777,9 +1780,9 @@ def labels_by_two_parties() -> World:
     return world
 
 
-@leaks(SERVER, where="up", epsilon=6.572)
+@sound(s="DP")
 def one_mask_for_two_noisy_uploads() -> World:
-    """A retry draws noise anew under the old mask: the difference shows both noises."""
+    """A retry draws noise anew under the old mask: two releases of each owner are seen, and paid."""
     world = World(P)
     a, b = world.party(0), world.party(1)
     x, y = table(world, 0), table(world, 1, "y")
@@ -1791,23 +1794,197 @@ def one_mask_for_two_noisy_uploads() -> World:
         other = b.gaussian(y.clip(1.0), 2.0, name=f"b{r}").map(quantised, field=FIELD)
         a.send(SERVER, "up", noisy + mask)
         b.send(SERVER, "up", other - got)
-        parts = [world.released(i, f"{n}{r}").map(quantised, field=FIELD) for i, n in enumerate("ab")]
+        parts = [
+            world.released(i, f"{n}{r}").map(quantised, field=FIELD) for i, n in enumerate("ab")
+        ]
         world.output(f"sum {r}", parts[0] + parts[1], to=[SERVER])
     return world
 
 
 @leaks(SERVER, where="moment", epsilon=6.572)
 def moments_released_by_row_and_by_table() -> World:
-    """Rows with noise, and the column sums as one row, in which every record is."""
+    """Rows with noise, and the column sums as a row of another number, in which every record is."""
     world = World(P)
     a = world.party(0)
     x = table(world, 0)
     a.send(SERVER, "noisy", a.gaussian(x.clip(1.0), 2.0, rows=np.arange(4)))
     sums = x.map(column_sums, shape=(1, 2)).clip(1.0)
-    a.send(SERVER, "moment", a.gaussian(sums, 2.0, name="moment", rows=np.array([0])))
+    a.send(SERVER, "moment", a.gaussian(sums, 2.0, name="moment", rows=np.array([99])))
     return world
 
 
 def column_sums(x: np.ndarray) -> np.ndarray:
     """Sums of columns, as one row."""
     return x.sum(0, keepdims=True)
+
+
+# --- the page's protocol, as authors change it -------------------------------------------------
+
+_PAGE = Path(__file__).parents[2] / "docs" / "own-protocol.md"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Edits of the page's shared_sum.py, the verdict on server + client 0, and a word of it."""
+
+    name: str
+    edits: tuple[tuple[str, str], ...]
+    verdict: str
+    where: str
+
+    def source(self) -> str:
+        """The module."""
+        found = re.search(
+            r"<!-- file: shared_sum.py -->\n```python\n(.*?)```", _PAGE.read_text(), re.DOTALL
+        )
+        assert found is not None
+        text = found[1]
+        for old, new in self.edits:
+            assert old in text, old
+            text = text.replace(old, new, 1)
+        return text
+
+
+_TRAIN = "    async def train"
+_SENT = '        self.share("share", self.cut(x))  # share j to client j\n'
+_SCALE = (
+    "        return announcement, share, upload, gradient",
+    '        scale = MessageSpec("scale", "client", "server", "scale", count=in_rounds)\n'
+    "        return announcement, share, upload, gradient, scale",
+)
+_IMPORT = ("MessageSpec, SummedClient", "MessageSpec, SummedClient, in_rounds, in_setup")
+_UPLOAD = (
+    _SENT
+    + '        shares = await self.collect("share", senders=self.peers)\n'
+    + '        self.send(SERVER, "embedding", sum(shares.values()))\n'
+)
+
+
+def init(line: str) -> tuple[str, str]:
+    """A constructor with a line more."""
+    head = "    def __init__(self, *given: Any) -> None:\n        super().__init__(*given)\n"
+    return _TRAIN, f"{head}        {line}\n\n{_TRAIN}"
+
+
+_KEYS = (
+    _IMPORT,
+    init("self.keys: dict[int, Any] = {}"),
+    (
+        'protected = {**SummedClient.protected, "share": "field"}',
+        'protected = {**SummedClient.protected, "public key": "public key"}\n'
+        '    kept = (*SummedClient.kept, "keys")',
+    ),
+    (_UPLOAD, '        self.send(SERVER, "embedding", x + self.mask(x.shape))\n'),
+    (
+        "    def cut(",
+        '''    async def setup(self) -> None:
+        """Agree a key with each other client."""
+        own = self.key()
+        others = [j for j in self.peers if j != self.index]
+        for j in others:
+            self.send(j, "public key", self.public_key(own))
+        theirs = await self.collect("public key", senders=others, round=0)
+        self.keys = {j: self.agree(own, theirs[j]) for j in others}
+
+    def mask(self, shape: tuple[int, ...]) -> Any:
+        """Masks with the others, each added by one of two and subtracted by the other."""
+        masks = {j: self.prf(k, ("mask", self.round), *shape) for j, k in self.keys.items()}
+        return sum(m if j < self.index else 0 - m for j, m in masks.items())
+
+    def cut(''',
+    ),
+    (
+        '        share = replace(upload, kind="share", receiver="client", row_by_row=False)\n'
+        "        return announcement, share, upload, gradient",
+        '        public = MessageSpec("public key", "client", "client", "key", count=in_setup)\n'
+        "        return public, announcement, upload, gradient",
+    ),
+)
+
+CHANGED = [
+    Changed(
+        "a_common_scale_from_raw_columns",
+        (
+            _IMPORT,
+            _SCALE,
+            init("self.largest = float(np.abs(given[3]).max())"),
+            (_SENT, f'        self.send(SERVER, "scale", self.largest)\n{_SENT}'),
+        ),
+        "NOT PROVED",
+        "scale of round 1 from party 0 to the server is public, and changes",
+    ),
+    Changed(
+        "a_count_of_blank_entries",
+        (
+            _IMPORT,
+            _SCALE,
+            init("self.table = np.asarray(given[3])"),
+            (
+                _SENT,
+                '        self.send(SERVER, "scale", int((self.table[samples] > 0).sum()))\n'
+                + _SENT,
+            ),
+        ),
+        "NOT PROVED",
+        "scale of round 1 from party 0 to the server is public, and changes",
+    ),
+    Changed(
+        "shares_made_once",
+        (
+            init("self.masks: dict[int, Any] = {}"),
+            (
+                "        shares = {j: self.uniform(*x.shape) for j in self.peers if j != self.index}\n",
+                "        if not self.masks:\n"
+                "            self.masks = {j: self.uniform(*x.shape) for j in self.peers if j != self.index}\n"
+                "        shares = dict(self.masks)\n",
+            ),
+        ),
+        "VIOLATED",
+        "embedding of round 2",
+    ),
+    Changed(
+        "an_opened_size",
+        (
+            (
+                "class Client(",
+                'def size(x: np.ndarray) -> np.ndarray:\n    """Number of entries that are not 0."""\n'
+                "    return np.array((x != 0).sum(), float)\n\n\nclass Client(",
+            ),
+            (
+                _SENT,
+                '        if self.opened(x.map(size, shape=(), real=True), "size") < 1:\n'
+                f"            x = 0 * x\n{_SENT}",
+            ),
+        ),
+        "NOT PROVED",
+        "size",
+    ),
+    Changed("pairwise_masks_of_the_page", _KEYS, "PROVED", ""),
+    Changed(
+        "a_percentile_at_home",
+        (
+            (
+                "class Client(",
+                'def spread(x: np.ndarray) -> np.ndarray:\n    """Range of the middle half."""\n'
+                "    return np.percentile(x, 75) - np.percentile(x, 25)\n\n\nclass Client(",
+            ),
+            init("self.spread = self.features.map(spread, shape=())  # for the client's own plot"),
+        ),
+        "PROVED",
+        "",
+    ),
+    Changed(
+        "masks_by_a_counter",
+        (
+            *_KEYS,
+            ('("mask", self.round)', '("mask", self.count)'),
+            ("        masks = {j", "        self.count += 1\n        masks = {j"),
+            (
+                "        self.keys: dict[int, Any] = {}\n",
+                "        self.keys: dict[int, Any] = {}\n        self.count = 0\n",
+            ),
+        ),
+        "VIOLATED",
+        "embedding of round",
+    ),
+]

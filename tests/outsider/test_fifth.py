@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from securevfl.verified import decide
-from tests.outsider.fifth import LEAKS, SOUND, Leak, Sound
+from securevfl.errors import SecureVFLError
+from securevfl.verified import SERVER, decide
+from securevfl.verified.schedules import UNDISTURBED, down
+from securevfl.verified.traced import proofs
+from securevfl.verified.traced.proofs import Traced, prove_protocol
+from tests.outsider.fifth import CHANGED, LEAKS, SOUND, Changed, Leak, Sound
 
 #: Leaks that are endorsed today, and why that is wrong.
 ENDORSED = {
@@ -22,6 +30,9 @@ ENDORSED = {
     "numbered_by_position": "one record under three numbers: three releases, and one is charged",
     "all_rows_unnumbered": "-1 on rows of records: DP without an epsilon",
     "labels_by_two_mechanisms": "a label pays for both mechanisms, which are not added up",
+    "two_releasers_of_one_table": "a row pays at both parties, and each is counted alone",
+    "labels_by_two_parties": "a label pays at both parties, and each is counted alone",
+    "moments_released_by_row_and_by_table": "a record is in the sums, whose row has a number of its own",
     "exact_accuracy_beside_noise": "an output tells of the row exactly, beside its epsilon",
 }
 #: Leaks whose text does not name the message.
@@ -30,8 +41,11 @@ UNNAMED: dict[str, str] = {
     "own_rows_have_equal_tags": "no key, no message",
 }
 
+#: Sound protocols that are not proved.
+REFUSED = {"a_percentile_at_home": "numpy.percentile is on no list: it may draw, read or write"}
 
-def cases(reasons: dict[str, str], programs: list[Leak]) -> list[object]:
+
+def cases(reasons: dict[str, str], programs: Sequence[Leak | Changed]) -> list[object]:
     """Programs, those in `reasons` as expected failures."""
     marks = {name: [pytest.mark.xfail(strict=True, reason=why)] for name, why in reasons.items()}
     return [pytest.param(one, id=one.name, marks=marks.get(one.name, [])) for one in programs]
@@ -64,3 +78,27 @@ def test_a_sound_program_gets_its_verdict(program: Sound) -> None:
     world = program.make()
     found = {who: decide(world, who).verdict for who in program.verdicts}
     assert found == program.verdicts
+
+
+@pytest.mark.parametrize("program", cases(REFUSED, CHANGED))
+def test_a_changed_protocol_of_the_page(
+    program: Changed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / f"{program.name}.py"
+    path.write_text(program.source())
+    module = ModuleType(program.name)
+    module.__file__ = str(path)
+    monkeypatch.setitem(sys.modules, program.name, module)
+    exec(compile(program.source(), str(path), "exec"), module.__dict__)
+    monkeypatch.setattr(proofs, "get_protocol", lambda _: module.SharedSum)
+    some = (UNDISTURBED, down("client 1 is down", {1: (1.75, 1.9)}))
+    monkeypatch.setattr(module.SharedSum, "schedules", lambda _: some)
+    monkeypatch.setattr(module.SharedSum, "coalitions", lambda _: (frozenset({SERVER, 0}),))
+    try:
+        (one,) = prove_protocol(
+            Traced("shared_sum", {"batch": 4, "width": 1}, 3), fresh=False
+        ).verdicts
+    except SecureVFLError as error:
+        pytest.fail(str(error))
+    assert one.verdict == program.verdict, one.text
+    assert program.where in one.text
