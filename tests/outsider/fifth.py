@@ -1782,7 +1782,7 @@ def labels_by_two_parties() -> World:
 
 @sound(s="DP")
 def one_mask_for_two_noisy_uploads() -> World:
-    """A retry draws noise anew under the old mask: two releases of each owner are seen, and paid."""
+    """A retry draws noise anew under the old mask: both releases are seen, and paid."""
     world = World(P)
     a, b = world.party(0), world.party(1)
     x, y = table(world, 0), table(world, 1, "y")
@@ -1933,9 +1933,11 @@ CHANGED = [
         (
             init("self.masks: dict[int, Any] = {}"),
             (
-                "        shares = {j: self.uniform(*x.shape) for j in self.peers if j != self.index}\n",
+                "        shares = "
+                "{j: self.uniform(*x.shape) for j in self.peers if j != self.index}\n",
                 "        if not self.masks:\n"
-                "            self.masks = {j: self.uniform(*x.shape) for j in self.peers if j != self.index}\n"
+                "            self.masks = "
+                "{j: self.uniform(*x.shape) for j in self.peers if j != self.index}\n"
                 "        shares = dict(self.masks)\n",
             ),
         ),
@@ -1947,7 +1949,7 @@ CHANGED = [
         (
             (
                 "class Client(",
-                'def size(x: np.ndarray) -> np.ndarray:\n    """Number of entries that are not 0."""\n'
+                'def size(x: np.ndarray) -> np.ndarray:\n    """Number of entries."""\n'
                 "    return np.array((x != 0).sum(), float)\n\n\nclass Client(",
             ),
             (

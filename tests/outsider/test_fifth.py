@@ -32,7 +32,7 @@ ENDORSED = {
     "labels_by_two_mechanisms": "a label pays for both mechanisms, which are not added up",
     "two_releasers_of_one_table": "a row pays at both parties, and each is counted alone",
     "labels_by_two_parties": "a label pays at both parties, and each is counted alone",
-    "moments_released_by_row_and_by_table": "a record is in the sums, whose row has a number of its own",
+    "moments_released_by_row_and_by_table": "a record is in the sums, numbered as another row",
     "exact_accuracy_beside_noise": "an output tells of the row exactly, beside its epsilon",
 }
 #: Leaks whose text does not name the message.
