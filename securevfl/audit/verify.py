@@ -26,7 +26,7 @@ from securevfl.privacy.adversary import Adversary
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.verified.participants import Provable
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def verify(
     Parameters
     ----------
     protocol : str or type of Protocol
-        Name of a protocol, or its class.
+        Name of a protocol, or its class. Of a class that no installed package declares under its
+        name, nothing can be proved.
     data : VerticalDataset, DataSource or str
         Data set, which determines the parties and the default K. The trace uses a few rows of its
         own.
@@ -128,6 +129,12 @@ def verify(
     subject = Subject(made, seed=seed, level=level, progress=told)
     verifiers = tuple(VERIFIERS.all().values())
     if issubclass(cls, Provable):
+        if find_protocols().get(cls.name) is not cls:
+            raise ConfigurationError(
+                f"a proof's trace finds the protocol by its name, {cls.name!r}, which is not this "
+                "class's. Declare the class in pyproject.toml, [project.entry-points."
+                "'securevfl.protocols'], and install the package (docs/own-protocol.md)"
+            )
         return proved_report(
             made,
             claims,

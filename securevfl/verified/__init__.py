@@ -39,8 +39,9 @@ the value that the receiver gets. A party may compute only with its own and rece
 of two parties in one operation are a `FlowError`. ``world.round`` may be set to number the rounds.
 
 **Outputs** are functions of inputs, declared with ``world.output(name, world.spec(...), to=[])``;
-`world.spec` returns a value without an owner, for outputs only. If a combination of outputs depends
-on one honest party alone, the verdict is at best NOT PROVED.
+`world.spec` returns a value without an owner, for outputs only. If a linear combination of outputs
+depends on one honest party alone, the verdict is at best NOT PROVED. What functions of several
+parties' inputs tell, alone or with another output, is listed in `judge`, for the reader to judge.
 
 **Verdicts**: "PROVED" (a certificate was found, and a checker with its own algebra accepted it),
 "DP" (the same, except for values released with noise, which are counted), "NOT PROVED" (with the

@@ -231,12 +231,23 @@ class Entries:
         if node.op == "prf" and (atom.node.shape, atom.node.kind) != (node.shape, node.kind):
             raise Refused("one key and label in two shapes")
         if node.op == "prf" and atom.deps[1:] != args[1:]:
-            raise Refused("one key and label with two protected parts")
+            both = " and in ".join(dict.fromkeys(map(self._first_with, (atom.node, node))))
+            raise Refused(
+                f"one key, {node.args[0].name}, and one label with two protected parts, in {both}: "
+                "who sees both learns whether the parts are equal"
+            )
         seed = node.data is None
         if node.op == "prf" and self._seeds.setdefault(key[1], seed) != seed:
             raise Refused("a seed of one stream has labels beside it")
         self.by_node[node.number] = atom
         return [{(atom.base + i,): 1} for i in range(atom.size)]
+
+    def _first_with(self, node: Node) -> str:
+        """The first message that is made of a node, in words."""
+        for message in self.world.messages:
+            if node in _behind(part.node for part in message.parts):
+                return str(message)
+        return "no message"
 
     def unfolded(self, poly: Poly) -> Poly:
         """A polynomial with each name of a sum of names replaced by that sum."""

@@ -270,7 +270,7 @@ class Element(Protected):
             weights = self._spread(factor)
             value = self._field.multiply(self._value, weights)
             return self._made(value, "weigh", (self,), np.ascontiguousarray(weights))
-        product: Element = self.map(_product, other, self._field)
+        product: Element = self.map(elementwise_product, other, self._field)
         return product
 
     __rmul__ = __mul__
@@ -660,7 +660,8 @@ def _tuple(found: Any, shapes: Sequence[Any]) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
-def _product(one: Array, other: Array, field: PrimeField) -> Array:
+def elementwise_product(one: Array, other: Array, field: PrimeField) -> Array:
+    """Products of two arrays of elements, entry by entry."""
     return field.multiply(one, other)
 
 

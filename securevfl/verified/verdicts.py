@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -374,6 +375,8 @@ def judged(
     told: list[Poly] = []  # of single parties, which `clear_of` names
     said: dict[str, list[str]] = {}
     honest: set[int] = set()
+    depends: dict[str, set[int]] = {}
+    joint: set[str] = set()
     for output in outputs:
         for poly in entries.of(output.node):
             left = {m: c for m, c in poly.items() if owners.of(m) - coalition}
@@ -382,6 +385,7 @@ def judged(
                 continue
             for monomial in left:
                 honest |= owners.of(monomial) - coalition
+                depends.setdefault(output.name, set()).update(owners.of(monomial) - coalition)
             if len({min(c, entries.p - c) for c in left.values()}) > 1:
                 said.setdefault("a sum with unequal weights", []).append(output.name)
             for monomial in left:
@@ -390,10 +394,16 @@ def judged(
                     if atom.kind == "map" and len(owners.of((symbol,)) - coalition) > 1:
                         why = f"what {atom.node.data[0].title} tells of each of its inputs"
                         said.setdefault(why, []).append(output.name)
-                        if several is not None:
-                            several.add(output.name)
+                        joint.add(output.name)
             if left:
                 rows.append((output.name, left))
+    for one, other in itertools.permutations(depends, 2):
+        apart = depends[one] - depends[other]
+        if len(apart) == 1 and depends[other] < depends[one] and joint & {one, other}:
+            why = f"what two outputs tell together of {name_of(*apart)}, on which one depends"
+            said.setdefault(why, []).append(f"{one} and {other}")
+    if several is not None:
+        several |= joint
     judge = tuple(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in said.items())
     again = rounded_anew(entries)
     looks = [("", (told, rows))]

@@ -78,6 +78,14 @@ def test_a_protocol_that_cannot_be_made_ends_in_a_verdict():
     assert "ended in RuntimeError: no party today" in report.claims[0].evidence[0].text
 
 
+def test_a_class_that_its_name_does_not_find_is_refused():
+    class Mine(get_protocol("local")):
+        name = "mine"
+
+    with pytest.raises(ConfigurationError, match="finds the protocol by its name, 'mine'"):
+        verify(Mine, tiny_data())
+
+
 def test_options_that_cannot_run_are_an_error_and_no_verdict():
     with pytest.raises(ConfigurationError, match=r"need R \+ 2A = 13 results"):
         verify("fedvs", tiny_data(), segments=6)
