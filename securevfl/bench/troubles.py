@@ -150,7 +150,7 @@ def _start(delay: Any, copy: int, seed: int, parties: int) -> Any:
 
 
 def _slowed(base: Conditions, slow: Sequence[int], slower: float) -> Conditions:
-    """Conditions with `slow` parties' delays, or else links and computing, `slower` times slower."""
+    """Conditions where delays of `slow`, or else links and computing, are `slower` times longer."""
     uploads: Sequence[Any] = base.uploads
     if any(delay.expectation for delay in uploads):
         late = (each.scaled(slower) if n in slow else each for n, each in enumerate(uploads))
