@@ -69,6 +69,8 @@ class Rounds:
         data: VerticalDataset,
         options: dict[str, Any],
         conditions: Conditions | None = None,
+        *,
+        lazy: bool = True,
     ) -> None:
         cls = get_protocol(protocol)
         made = cls(make_config(cls, options), data, seed=_SEED)
@@ -80,6 +82,7 @@ class Rounds:
             conditions=conditions or Conditions(name="bench", bandwidth=_BANDWIDTH),
             observer=self,
             rules=rules_of(made),
+            lazy=lazy,
         )
 
     def record(self, event: Event) -> None:

@@ -8,7 +8,7 @@ A party passes a `Sending` to its `Network`; the engine passes a `Message` to th
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -35,6 +35,36 @@ class Message(NamedTuple):
     round: int
     epoch: int
     row: int
+
+
+class Later:
+    """Array that a simulation computes when its receiver takes it; never if it comes too late.
+
+    Parameters
+    ----------
+    make : callable
+        Function that returns the array, from values that do not change.
+    like : ndarray
+        Any array of its shape and dtype.
+    """
+
+    __slots__ = ("__weakref__", "_make", "like")
+
+    def __init__(self, make: Callable[[], np.ndarray], like: np.ndarray) -> None:
+        self._make: Callable[[], np.ndarray] | None = make
+        self.like = like
+
+    def value(self) -> np.ndarray:
+        """The array; computed once."""
+        if self._make is not None:
+            self.like, self._make = self._make(), None
+        return self.like
+
+
+def computed(message: Message) -> Message:
+    """The message with its payload computed."""
+    payload = message.payload
+    return message._replace(payload=payload.value()) if type(payload) is Later else message
 
 
 class Event(NamedTuple):
@@ -217,10 +247,13 @@ class Network(Protocol):
         Seed of the run's public choices.
     secrets : Secrets
         Secret streams of the parties that the engine runs.
+    defers : bool
+        Whether a payload may be `Later`.
     """
 
     seed: int
     secrets: Secrets
+    defers: bool
 
     def time(self, party: PartyState) -> int:
         """Nanoseconds on the party's clock."""

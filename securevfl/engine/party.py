@@ -22,6 +22,7 @@ from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.network import (
     ANY_ROUND,
     SERVER,
+    Later,
     Message,
     Network,
     RoundOverError,
@@ -33,7 +34,7 @@ from securevfl.engine.network import (
 from securevfl.engine.streams import keyed_stream
 
 __all__ = ["ANNOUNCE", "SERVER", "STOP", "Message", "Party", "Round", "RoundOverError", "name_of"]
-__all__ += ["Kept", "kept_as"]
+__all__ += ["Kept", "Later", "kept_as"]
 
 STOP = "stop"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Message, Party
+from securevfl.engine.party import SERVER, Later, Message, Party
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ProtocolError
 from securevfl.verified import functions
@@ -257,6 +257,26 @@ class Participant(Sealing, Party):
         self._public(to, kind, round, after)
         bare = self._leaving(to, kind, payload, self._round(round), after)
         super().send(to, kind, bare, round=round, after=after)
+
+    def send_later(
+        self, to: int, kind: str, make: Callable[[], Element], shape: Sequence[int]
+    ) -> None:
+        """Send elements of a public shape to one party; a simulation may compute them later.
+
+        `make` returns them. It must need nothing that changes: a simulation calls it when the
+        receiver takes the message, and not at all if the message comes too late.
+        """
+        if self.world is not None or to == self.index or not self.engine.defers:
+            self.send(to, kind, make())
+            return
+        self._public(to, kind, *shape)
+        found = functools.partial(self._made, to, kind, make, self.round)
+        like = np.broadcast_to(self.field.dtype.type(0), tuple(shape))
+        super().send(to, kind, Later(found, like))
+
+    def _made(self, to: int, kind: str, make: Callable[[], Element], round: int) -> np.ndarray:
+        bare: np.ndarray = self._leaving(to, kind, make(), round)
+        return bare
 
     def share(self, kind: str, shares: Any) -> None:
         """Send ``shares[i]`` to client i, including this party itself."""

@@ -109,6 +109,8 @@ class PartyHost(Owner):
         Called with each event as it is recorded.
     """
 
+    defers = False
+
     def __init__(
         self,
         party: Party,

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from securevfl.engine.network import Message
+from securevfl.engine.network import Message, computed
 
 # Kinds of event; their numbers stand in checkpoints, but for TOGETHER: messages that depart at
 # once are one event here, and an event each in a checkpoint; and for WAKE, which follows from the
@@ -134,13 +134,13 @@ def _place(entry: tuple[int, int, int, object]) -> tuple[int, int]:
 def _packed(time: int, number: int, kind: int, subject: Any) -> list[tuple[int, int, int, object]]:
     if kind == TOGETHER:
         return [
-            (time, number + place, DEPART, (tuple(message), nbytes))
+            (time, number + place, DEPART, (tuple(computed(message)), nbytes))
             for place, (message, nbytes) in enumerate(subject)
         ]
     if kind == ARRIVE:
-        subject = tuple(subject)
+        subject = tuple(computed(subject))
     elif kind == DEPART:
-        subject = (tuple(subject[0]), subject[1])
+        subject = (tuple(computed(subject[0])), subject[1])
     return [(time, number, kind, subject)]
 
 

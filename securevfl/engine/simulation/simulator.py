@@ -10,12 +10,14 @@ server then on its receiver's downlink), and arrives. Computing takes no virtual
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count, repeat
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import ref
 
 import numpy as np
 
@@ -23,7 +25,15 @@ from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, round_ns
 from securevfl.engine.faults import Schedule
 from securevfl.engine.message_rules import MessageRules
-from securevfl.engine.network import SERVER, Event, Message, PartyState, Sending, name_of
+from securevfl.engine.network import (
+    SERVER,
+    Event,
+    Later,
+    Message,
+    PartyState,
+    Sending,
+    name_of,
+)
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import OVERHEAD, Sealing
 from securevfl.engine.simulation.crashes import CrashInjector
@@ -97,6 +107,9 @@ class Simulation:
         Secret streams of all parties; by default derived from `seed`.
     rules : MessageRules, optional
         Rules from the protocol's declared messages; other messages are refused.
+    lazy : bool
+        Whether results that nobody takes are not computed (`Later`). A run is the same but for its
+        computing; without effect with seals, faults, kept payloads and measured computing.
     """
 
     def __init__(
@@ -114,6 +127,7 @@ class Simulation:
         make_party: Callable[[int], Party] | None = None,
         secrets: Secrets | None = None,
         rules: MessageRules | None = None,
+        lazy: bool = False,
     ) -> None:
         self.parties = parties
         self._rules = rules
@@ -142,6 +156,9 @@ class Simulation:
             if make_party is None:
                 raise ValueError("Simulation: faults need make_party, which makes parties anew")
             self._crashes = CrashInjector(self._queue, self, faults, make_party)
+        seen = copying or sealing is not None or self.transcript.payloads is not None
+        self.defers = lazy and not (seen or self._measured or faults is not None)
+        self._later: deque[ref[Later]] = deque()
         # Arrivals matter to their receivers alone.
         self._quiet = self._crashes is None and not self._aborts
         for index in sorted(parties):
@@ -317,8 +334,16 @@ class Simulation:
     def _single(self, sending: Sending, payload: object) -> tuple[Message, int]:
         """The one message of a sending, written into the transcript, and its bytes."""
         party, (receiver,), kind, _, round, _ = sending
-        modulus, encoded = self._modulus(kind), b""
-        nbytes = self._envelope(kind) + wire.size(payload, modulus=modulus)
+        modulus, encoded, like = self._modulus(kind), b"", payload
+        if type(payload) is Later:
+            like = payload.like
+            self._later.append(ref(payload))
+            # What it is made of, perhaps the shares of a whole round, is not kept for many rounds.
+            if len(self._later) > 2 * len(self.slots):
+                oldest = self._later.popleft()()
+                if oldest is not None:
+                    oldest.value()
+        nbytes = self._envelope(kind) + wire.size(like, modulus=modulus)
         if self._sealing is not None or self._copying:
             encoded = wire.encode(payload, modulus)
         return self._written(party, receiver, kind, payload, round, nbytes, encoded), nbytes
@@ -557,8 +582,9 @@ class Simulation:
     def _count_late(self, message: Message) -> None:
         if message.row >= 0:
             self.transcript.mark_late(message.row)
-            # Its counter counts as received: else there would be a gap before all later ones.
-            self.slots[message.receiver].opened([message])
+            if self._sealing is not None:
+                # Its counter counts as received: else there would be a gap before all later ones.
+                self.slots[message.receiver].opened([message])
             if self._crashes is not None:
                 self._crashes.late(message)
 

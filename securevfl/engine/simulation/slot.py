@@ -13,7 +13,7 @@ from typing import Any
 
 from securevfl.engine.conditions import round_ns
 from securevfl.engine.mailbox import ANNOUNCE, Mailbox
-from securevfl.engine.network import Message, RoundOverError, Wait
+from securevfl.engine.network import Message, RoundOverError, Wait, computed
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import ahead, restore, snapshot
 from securevfl.engine.runner import Outcome, Owner, PartyRunner
@@ -354,10 +354,10 @@ class PartySlot(Owner):
         self._queue.schedule(time, RESUME, (self.party.index, self.runner.waits))
 
     def opened(self, messages: list[Message]) -> list[Message]:
-        """The messages in order, sealed ones decrypted."""
+        """The messages in order, sealed ones decrypted, later ones computed."""
         sealed = self.sealed
         if not sealed or self._opener is None:
-            return messages
+            return list(map(computed, messages))
         those = [message for message in messages if message.row in sealed]
         if not those:
             return messages

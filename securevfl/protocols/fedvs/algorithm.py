@@ -246,15 +246,24 @@ class Client(KeyParticipant):
         check_models(self.public, self.round, shares, self.widths(batch.part))
         told = attempt.told(self.round, batch)
         if self.consistent(batch, attempt) and self.is_new(attempt.life, told):
-            upload = self.evaluate(batch, attempt, shares)  # line 23
-            if self.public.config.masked:
-                upload = self.masked(upload, told)
+            made = functools.partial(self.result, batch, attempt, shares, told)
             self.ledger.announce(self.round, Sum(batch, attempt))
             self.write_ahead()  # a crash must not undo that it uploaded
-            signed: Any = upload
             if self.public.active:
-                signed = signed_upload(self, self.public.code, told, self.label, upload)
-            self.send(SERVER, "embedding", signed)
+                signed = signed_upload(self, self.public.code, told, self.label, made())
+                self.send(SERVER, "embedding", signed)
+            elif self.public.covert:  # its label is of the present round
+                self.send(SERVER, "embedding", made())
+            else:
+                shape = len(batch.rows), self.public.config.width
+                self.send_later(SERVER, "embedding", made, shape)
+
+    def result(
+        self, batch: Batch, attempt: Attempt, shares: Mapping[int, Element], told: bytes
+    ) -> Element:
+        """Upload H-tilde, masked if wanted."""
+        upload = self.evaluate(batch, attempt, shares)  # line 23
+        return self.masked(upload, told) if self.public.config.masked else upload
 
     @property
     def signs(self) -> Signing:

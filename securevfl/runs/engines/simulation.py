@@ -76,6 +76,7 @@ def _simulation(job: Assembled, recorder: HistoryRecorder, state: State | None) 
         "faults": schedule_of(job.protocol, job.spec),
         "make_party": job.protocol.party,
         "rules": rules_of(job.protocol),
+        "lazy": True,
     }
     if state is None:
         transcript = Transcript(folder=job.folder)
