@@ -5,6 +5,7 @@ import pytest
 from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation
+from securevfl.errors import ProtocolError
 from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.runs.assembly import rules_of
 from securevfl.testing.runs import make, paper_conditions
@@ -51,3 +52,38 @@ def test_at_the_covert_level_every_upload_is_computed_at_once(monkeypatch):
     *lazy, few, _ = run(True, NONE, monkeypatch, security="covert")
     assert few == N * ROUNDS
     assert len(lazy[2]) == N
+
+
+def test_rows_of_shares_are_looked_at_by_their_sender_alone(monkeypatch):
+    asked, is_row = [], Client._is_row
+
+    def noted(self, payload):
+        asked.append(is_row(self, payload))
+        return asked[-1]
+
+    monkeypatch.setattr(Client, "_is_row", noted)
+    made = make("fedvs", data_of([3] * N), **OPTIONS)
+    Simulation(made.parties(), conditions=NONE, rules=rules_of(made)).run()
+    assert asked.count(True) == N * N * (ROUNDS + 1)  # models, and data
+    copying = Simulation(made.parties(), conditions=NONE, copying=True, rules=rules_of(made))
+    asked.clear()
+    copying.run()
+    assert not any(asked)  # as between processes
+
+
+class Liar(Client):
+    """Shares its model by numbers of which one is no element."""
+
+    def share(self, kind, shares):
+        if kind == "model":
+            shares = shares._value.copy()
+            shares[(1, 0, 0)] = self.field.modulus
+        super().share(kind, shares)
+
+
+def test_a_share_that_is_no_element_is_refused_among_rows_of_shares():
+    made = make("fedvs", data_of([3] * N), **OPTIONS)
+    parties = made.parties()
+    parties[3].__class__ = Liar
+    with pytest.raises(ProtocolError, match="'model'"):
+        Simulation(parties, conditions=NONE, rules=rules_of(made)).run()
