@@ -262,7 +262,13 @@ class Participant(Sealing, Party):
         super().send(to, kind, bare, round=round, after=after)
 
     def send_later(
-        self, to: int, kind: str, make: Callable[[], Element], shape: Sequence[int]
+        self,
+        to: int,
+        kind: str,
+        make: Callable[[], Element],
+        shape: Sequence[int],
+        *,
+        round: int | None = None,
     ) -> None:
         """Send elements of a public shape to one party; a simulation may compute them later.
 
@@ -270,12 +276,12 @@ class Participant(Sealing, Party):
         receiver takes the message, and not at all if the message comes too late.
         """
         if self.world is not None or to == self.index or not self.engine.defers:
-            self.send(to, kind, make())
+            self.send(to, kind, make(), round=round)
             return
-        self._public(to, kind, *shape)
-        found = functools.partial(self._made, to, kind, make, self.round)
+        self._public(to, kind, round, *shape)
+        found = functools.partial(self._made, to, kind, make, self._round(round))
         like = np.broadcast_to(self.field.dtype.type(0), tuple(shape))
-        super().send(to, kind, Later(found, like))
+        super().send(to, kind, Later(found, like), round=round)
 
     def _made(self, to: int, kind: str, make: Callable[[], Element], round: int) -> np.ndarray:
         bare: np.ndarray = self._leaving(to, kind, make(), round)

@@ -471,10 +471,16 @@ class Holder(KeyParticipant):
     def upload(self, label: Label, rows: np.ndarray, round: int) -> None:
         """Upload Y_j = sum_n F_n^(B)(alpha_j) W_n(alpha_j) + P(alpha_j) rho(alpha_j) (line 5)."""
         W, _, _, digest = self.model
-        psi = self.data_shares[label.part].rows(rows) @ W
-        if self.blind is not None:
-            psi = psi + self.blind.rows(rows)
         told, prss = label.told(rows), self.public.prss
+        if not (self.public.active or prss.by_dealers):
+
+            def made() -> Element:
+                own = self.product(label, rows, W)
+                return masked(self, prss, self.keys, own, told, [digest], self.public.degree)
+
+            self.send_later(SERVER, "embedding", made, (len(rows), W.shape[1]), round=round)
+            return
+        psi = self.product(label, rows, W)
         if self.index in prss.dealers:  # others wait for it
             self.deal_masks(round, told, psi.shape, prss.receivers)
             self.dealt_round = round
@@ -488,6 +494,11 @@ class Holder(KeyParticipant):
             known = self.history.name, self.history.chain
             found = signed_upload(self, self.public.code, told, known, Y)
         self.send(SERVER, "embedding", found, round=round)
+
+    def product(self, label: Label, rows: np.ndarray, W: Element) -> Element:
+        """Share of the sums of these rows' embeddings, sum_n F_n^(B)(alpha_j) W_n(alpha_j)."""
+        psi = self.data_shares[label.part].rows(rows) @ W
+        return psi if self.blind is None else psi + self.blind.rows(rows)
 
     def deal_masks(
         self, round: int, told: bytes, shape: tuple[int, ...], to: Collection[int]
