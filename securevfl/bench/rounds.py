@@ -1,8 +1,9 @@
 """Real computing time of training rounds on this machine.
 
-A round's cost here is what all parties together compute in one process and on one thread; the
-virtual clock has no part in it. Methods take turns, block by block, so that a machine that is busy
-for a while slows them alike, and the ratio is the median of the ratios of neighbouring blocks.
+A round's cost here is what a simulation computes in one process and on one thread: the work of all
+parties, without uploads that come too late. The virtual clock has no part in it. Methods take
+turns, block by block, so that a machine that is busy for a while slows them alike, and the ratio is
+the median of the ratios of neighbouring blocks.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Rounds:
     """A run that proceeds a few rounds at a time and observes its own simulation.
 
     `protocol` is a name, `options` are its options. Without `conditions` there is a bandwidth and
-    no delays. The attribute `times` has the virtual seconds of the server's steps so far.
+    no delays; without `lazy` late uploads are computed, too. The attribute `times` has the virtual
+    seconds of the server's steps so far.
     """
 
     def __init__(

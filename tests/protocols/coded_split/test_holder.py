@@ -23,6 +23,8 @@ SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6, "secure": True}
 class Engine:
     """Takes down what a party sends and records."""
 
+    defers = False
+
     def __init__(self):
         self.sent, self.events = [], []
 
