@@ -247,13 +247,14 @@ class Client(KeyParticipant):
         told = attempt.told(self.round, batch)
         if self.consistent(batch, attempt) and self.is_new(attempt.life, told):
             made = functools.partial(self.result, batch, attempt, shares, told)
+            # At the covert level its label is of the present round.
+            signed: Any = made() if self.public.covert else None
             self.ledger.announce(self.round, Sum(batch, attempt))
             self.write_ahead()  # a crash must not undo that it uploaded
             if self.public.active:
-                signed = signed_upload(self, self.public.code, told, self.label, made())
+                signed = signed_upload(self, self.public.code, told, self.label, signed)
+            if self.public.covert:
                 self.send(SERVER, "embedding", signed)
-            elif self.public.covert:  # its label is of the present round
-                self.send(SERVER, "embedding", made())
             else:
                 shape = len(batch.rows), self.public.config.width
                 self.send_later(SERVER, "embedding", made, shape)
