@@ -354,8 +354,9 @@ def _dearer(
 ) -> str:
     """Sentence on releases that cost a larger (epsilon, delta) than a claim promises; else ""."""
     for world, own in _released(claim.asset, whole, traces if promised else (), inputs):
-        every = [(one, "The releases", "in this run") for one in costs(world, own)]
-        single = [(one, "A release", "by itself") for n in own for one in costs(world, (n,))]
+        some = whole.coalition
+        every = [(one, "The releases", "in this run") for one in costs(world, own, some)]
+        single = [(one, "A release", "by itself") for n in own for one in costs(world, (n,), some)]
         for (party, epsilon, delta, what), which, where in every + single:
             # A cost with delta = 0, of labels, is that of the guarantee with delta = 0, if any is.
             fit = [g for g in promised if (g.delta == 0) == (delta == 0)] or promised

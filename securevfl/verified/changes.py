@@ -5,22 +5,24 @@ Functions run again on other inputs. What is seen can refuse a verdict, and neve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+import itertools
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from securevfl.errors import SecureVFLError
-from securevfl.verified.costs import cost_of, counted, epsilon_of
+from securevfl.verified.costs import charged, cost_of, counted, epsilon_of, inputs_of
 from securevfl.verified.forms import Algebra, Block, Evaluation
 from securevfl.verified.functions import same
-from securevfl.verified.trace import Output, name_of
+from securevfl.verified.trace import Node, Output, name_of
 
 _MOST_RECORDS = 16
 _TRIALS = 12  # random inputs, before an entry counts as one party's
 _WIDE = 4  # standard deviations
 _FAILED = (SecureVFLError, ArithmeticError, ValueError, TypeError, LookupError)
-_OF_RECORDS = {"columns", "labels"}  # words in names of inputs that have a row for each record
+_OF_RECORDS = {"columns", "labels"}  # words in names of inputs with a row for each record
 
 
 class Changes:
@@ -36,7 +38,7 @@ class Changes:
 
     def __init__(self, algebra: Algebra, anew: Callable[[Block, int], Any]) -> None:
         self._algebra, self._anew = algebra, anew
-        self._rows: list[tuple[str, dict[int, list[int]]]] | None = None
+        self._rows: dict[int, list[tuple[str, dict[int, list[int]]]]] = {}
         self._runs: dict[tuple[int, int | None], Evaluation] = {}
         inputs = [b for b in algebra.blocks if b.kind == "secret" and b.node is not None]
         self._owners = {b.owner for b in inputs if b.owner is not None}
@@ -44,7 +46,7 @@ class Changes:
 
     # -- records ---------------------------------------------------------------------------------
 
-    def dearer(self, numbers: Iterable[int]) -> str:
+    def dearer(self, numbers: Iterable[int], coalition: Collection[int]) -> str:
         """Sentence on a record whose releases cost more than is counted for it; "" if none is seen.
 
         Models and earlier releases stay as they are: a cost is given the weights.
@@ -53,74 +55,72 @@ class Changes:
         ----------
         numbers : iterable of int
             Numbers of the released nodes.
+        coalition : collection of int
+            Parties that see the releases.
         """
-        nodes = [self._algebra.world.nodes[n] for n in sorted(set(numbers))]
-        for owner in sorted({node.owner for node in nodes if node.owner is not None}):
+        world = self._algebra.world
+        for owner, nodes in charged(world, numbers, coalition).items():
             for kind, of in (("gaussian", epsilon_of), ("labels", lambda cost, _: cost)):
-                own = [n for n in nodes if n.owner == owner and n.data[0] == kind]
+                own = [node for node in nodes if node.data[0] == kind]
                 most = counted(own)
-                for record, changed in self._of_records() if own else ():
+                for record, changed in self._of_records(owner) if own else ():
                     true = sum(len(changed.get(n.number, ())) * cost_of(n) for n in own)
                     if true > most * (1 + 1e-9):
-                        worst = max(own, key=lambda n: len(changed.get(n.number, ())))
-                        delta = self._algebra.world.delta
+                        said = [
+                            f"rows {changed[n.number]} of {self._named(n, coalition)}"
+                            for n in own
+                            if changed.get(n.number)
+                        ]
+                        more = f" and {len(said) - 3} more" * (len(said) > 3)
                         return (
-                            f"{record} changes rows {changed[worst.number]} of what is released as "
-                            f"{worst.name}{self._titles(worst)}: its releases cost epsilon = "
-                            f"{of(true, delta):.4g}, and {of(most, delta):.4g} is counted. Each "
-                            "released row must depend on one record, and have its number"
+                            f"{record} of {name_of(owner)} changes {'; '.join(said[:3])}{more}: "
+                            f"these cost epsilon = {of(true, world.delta):.4g}, and "
+                            f"{of(most, world.delta):.4g} is counted. Compute each released row "
+                            "from one record alone, and give it that record's number in rows=; -1 "
+                            "is for padding"
                         )
         return ""
 
-    def _titles(self, release: Any) -> str:
-        """Author's functions on the way to a release, in brackets."""
-        found, todo, seen = dict[str, None](), list(release.args), set()
-        while todo:
-            node = todo.pop()
-            if node.number not in seen and node.kind != "model":
-                seen.add(node.number)
-                if node.op == "map" and node.data[0].title != "clip_finite_rows":
-                    found[node.data[0].title] = None
-                todo.extend(node.args)
-        return f" ({', '.join(found)})" if found else ""
+    def _named(self, release: Node, coalition: Collection[int]) -> str:
+        """Name of a release, author's functions on the way to it, and its first message."""
+        titles = {
+            node.data[0].title: None
+            for node in _before(release.args, models=False)
+            if node.op == "map" and node.data[0].title != "clip_finite_rows"
+        }
+        by = f" ({', '.join(titles)})" if titles else ""
+        for message in self._algebra.world.messages:
+            if message.seen_by(frozenset(coalition)) and release in _before(
+                part.node for part in message.parts
+            ):
+                return f"{release.name}{by}, sent in {message}"
+        return f"{release.name}{by}"
 
-    def _of_records(self) -> list[tuple[str, dict[int, list[int]]]]:
-        """Each record, and the rows of each release that another value of it changes."""
-        if self._rows is None:
-            self._rows = []
-            blocks = [b for b in self._algebra.blocks if b.node is not None]
-            fixed = {b.number: b.node.value for b in blocks  # type: ignore[union-attr]
-                     if b.kind == "release" or (b.kind == "map" and b.node.kind == "model")}  # type: ignore[union-attr]  # fmt: skip
-            released = [b for b in blocks if b.kind == "release"]
-            arrays = [b for b in self._arrays if _OF_RECORDS & set(b.name.split()) and b.shape]
+    def _of_records(self, owner: int) -> list[tuple[str, dict[int, list[int]]]]:
+        """Records of a party, and the rows of each release that another value of one changes."""
+        if owner not in self._rows:
+            found = self._rows[owner] = []
+            nodes = {b.number: b.node for b in self._algebra.blocks if b.node is not None}
+            released = {node.number: self._algebra.blocks[n].deps[0]
+                        for n, node in nodes.items() if node.op == "release"}  # fmt: skip
+            kept = {("map", "model"), ("release", "noised")}
+            fixed = {n: node.value for n, node in nodes.items() if (node.op, node.kind) in kept}
+            told = {n: inputs_of(self._algebra.world.nodes[n].args, released) for n in released}
+            used = {one.number for inputs in told.values() for one in inputs}
+            own = [b for b in self._arrays if b.owner == owner and nodes[b.number].number in used]
             before = Evaluation(self._algebra, fixed)
-            for M in sorted({b.shape[0] for b in arrays}):
-                same_size = [b for b in arrays if b.shape[0] == M]
-                for i in np.unique(np.linspace(0, M - 1, min(M, _MOST_RECORDS)).astype(int)):
-                    other = {b.number: self._with_another(b, int(i)) for b in same_size}
-                    run = Evaluation(self._algebra, fixed | other)
+            for b in _tables(own):
+                some = {n: released[n] for n in told if nodes[b.number] in told[n]}
+                M = b.shape[0]
+                records = np.unique(np.linspace(0, M - 1, min(M, _MOST_RECORDS)).astype(int))
+                for i, sign in itertools.product(records.tolist(), (1, -1)):
+                    run = Evaluation(self._algebra, fixed | {b.number: _with_another(b, i, sign)})
                     rows = dict[int, list[int]]()
-                    for b in released:
-                        try:
-                            pair = [np.asarray(e.value(b.deps[0])) for e in (before, run)]
-                        except _FAILED:
-                            continue
-                        rows[b.node.number] = _differing(*pair)  # type: ignore[union-attr]
-                    self._rows.append((f"record {i} of {M}", rows))
-        return self._rows
-
-    def _with_another(self, block: Block, record: int) -> Any:
-        """Value of an input with one record replaced."""
-        array = np.array(block.node.value)  # type: ignore[union-attr]
-        if array.dtype.kind == "f":
-            rng = np.random.default_rng([block.number, record])
-            step = 3 * (float(array.std()) or 1.0)
-            array[record] += (step * (1 + rng.random(array.shape[1:]))).astype(array.dtype)
-            return array
-        others = [k for k in range(len(array)) if (array[k] != array[record]).any()]
-        if others:
-            array[record] = array[others[0]]
-        return array
+                    for n, form in some.items():
+                        with contextlib.suppress(*_FAILED):
+                            rows[n] = _differing(before.value(form), run.value(form))
+                    found.append((f"record {i} of {M} in {b.name}", rows))
+        return self._rows[owner]
 
     # -- parties ---------------------------------------------------------------------------------
 
@@ -191,5 +191,39 @@ class Changes:
 
 def _differing(one: Any, other: Any) -> list[int]:
     """Rows in which two matrices, or entries in which two vectors, differ but for rounding."""
-    apart = ~np.isclose(one, other, rtol=1e-4, atol=1e-6)
+    apart = ~np.isclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=1e-6)
     return [int(k) for k in np.flatnonzero(apart.reshape(len(apart), -1).any(axis=1))]
+
+
+def _tables(arrays: Sequence[Block]) -> list[Block]:
+    """A party's arrays with a row for each record: named so, or else those with the most rows.
+
+    Others may be weights, and each row of them may be in all that is released.
+    """
+    named = [b for b in arrays if b.shape and _OF_RECORDS & set(b.name.split())]
+    longest = max((b.shape[0] for b in arrays if b.shape), default=0)
+    return named or [b for b in arrays if b.shape and b.shape[0] == longest]
+
+
+def _with_another(block: Block, record: int, sign: int) -> Any:
+    """Value of an input with one record replaced: whole numbers by another record's."""
+    array = np.array(block.node.value)  # type: ignore[union-attr]
+    others = [k for k in range(len(array)) if (array[k] != array[record]).any()]
+    if array.dtype.kind == "f" and not (others and (array == np.rint(array)).all()):
+        rng = np.random.default_rng([block.number, record])
+        step = sign * 3 * (float(array.std()) or 1.0)
+        array[record] += (step * (1 + rng.random(array.shape[1:]))).astype(array.dtype)
+    elif others:
+        array[record] = array[others[0 if sign > 0 else -1]]
+    return array
+
+
+def _before(nodes: Iterable[Node], *, models: bool = True) -> list[Node]:
+    """Nodes of which values are computed, with these values; with or without models."""
+    todo, found = list(nodes), dict[int, Node]()
+    while todo:
+        node = todo.pop()
+        if node.number not in found and (models or node.kind != "model"):
+            found[node.number] = node
+            todo.extend(node.args)
+    return list(found.values())

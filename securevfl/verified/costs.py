@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from securevfl.privacy.accountant import gaussian_epsilon, sensitivity
-from securevfl.verified.trace import Node, Trace, name_of
+from securevfl.verified.trace import Node, Output, Trace, name_of
 
 
-def price(world: Trace, numbers: Iterable[int]) -> str:
-    """(epsilon, delta) of all releases of one row, by the party that releases it.
+def price(world: Trace, numbers: Iterable[int], coalition: Iterable[int] = ()) -> str:
+    """(epsilon, delta) of all releases of one row or label, by the party that brought it.
 
     Neighbouring data sets differ in one row before clipping, or in one label. A row is charged for
-    each release that contains it; releases by two mechanisms, or of two parties, are listed
-    separately. An adaptive composition of Gaussian mechanisms with noise multipliers z_i is one
-    with multiplier z, 1/z^2 = sum 1/z_i^2 (Dong, Roth, Su, 2022, corollary 3.3).
+    each release that contains it, whoever made it. An adaptive composition of Gaussian mechanisms
+    with noise multipliers z_i is one with multiplier z, 1/z^2 = sum 1/z_i^2 (Dong, Roth, Su, 2022,
+    corollary 3.3). If an input is also released by randomised response, both epsilons add up.
 
     Parameters
     ----------
@@ -25,29 +25,97 @@ def price(world: Trace, numbers: Iterable[int]) -> str:
         The traced run.
     numbers : iterable of int
         Numbers of the released nodes.
+    coalition : iterable of int
+        Parties that see the releases, and do not pay for their own rows.
     """
     found: dict[str, list[str]] = {}
-    for party, epsilon, delta, what in costs(world, numbers):
+    for party, epsilon, delta, what in costs(world, numbers, coalition):
         said = f"({epsilon:.4g}, {delta:g}) for one {what}"
         found.setdefault(said, []).append(name_of(party))
     return "; ".join(f"{said} of {', '.join(whose)}" for said, whose in found.items())
 
 
-def costs(world: Trace, numbers: Iterable[int]) -> list[tuple[int, float, float, str]]:
+def costs(
+    world: Trace, numbers: Iterable[int], coalition: Iterable[int] = ()
+) -> list[tuple[int, float, float, str]]:
     """Party, epsilon, delta, and "row" or "label", of each cost that `price` names."""
     found = []
-    nodes = [world.nodes[number] for number in sorted(set(numbers))]
-    for owner in sorted({node.owner for node in nodes if node.owner is not None}):
-        own = [node for node in nodes if node.owner == owner]
-        rows, labels = _of_rows(own, world.delta), _of_labels(own)
-        found += [(owner, rows, world.delta, "row")] * (rows > 0)
-        found += [(owner, labels, 0.0, "label")] * (labels > 0)
+    for owner, nodes in sorted(charged(world, numbers, coalition).items()):
+        rows = {node: of for node, of in nodes.items() if node.data[0] == "gaussian"}
+        labels = {node: of for node, of in nodes.items() if node.data[0] == "labels"}
+        by_noise, by_answers = epsilon_of(counted(rows), world.delta), counted(labels)
+        if set().union(*rows.values()) & set().union(*labels.values()):
+            found.append((owner, by_noise + by_answers, world.delta, "label"))
+            continue
+        found += [(owner, by_noise, world.delta, "row")] * bool(rows)
+        found += [(owner, by_answers, 0.0, "label")] * bool(labels)
     return found
 
 
-def _of_rows(nodes: Iterable[Node], delta: float) -> float:
-    """Epsilon of Gaussian mechanisms for the row in most releases; 0 without any."""
-    return epsilon_of(counted([node for node in nodes if node.data[0] == "gaussian"]), delta)
+def charged(
+    world: Trace, numbers: Iterable[int], coalition: Iterable[int] = ()
+) -> dict[int, dict[Node, frozenset[int]]]:
+    """Releases that tell of a party's rows, with the numbers of its inputs, by party.
+
+    A release that is computed from no party's array, but from models, is charged to who made it.
+    """
+    found: dict[int, dict[Node, frozenset[int]]] = {}
+    every, some = set(numbers), set(coalition)
+    for node in (world.nodes[number] for number in sorted(every)):
+        inputs = inputs_of(node.args, every)
+        honest = [one for one in inputs if one.owner not in some] or inputs
+        for owner in {one.owner for one in honest} or {node.owner}:
+            own = frozenset(one.number for one in honest if one.owner == owner)
+            assert owner is not None
+            found.setdefault(owner, {})[node] = own
+    return found
+
+
+def inputs_of(nodes: Iterable[Node], paid: Collection[int]) -> list[Node]:
+    """Arrays that parties brought, on which values depend otherwise than through what is `paid`.
+
+    Costs are given the weights, so models are left out.
+    """
+    todo, seen, found = list(nodes), set(paid), []
+    while todo:
+        node = todo.pop()
+        if node.number in seen or node.kind == "model":
+            continue
+        seen.add(node.number)
+        todo.extend(node.args)
+        if node.op == "secret":
+            found.append(node)
+    return found
+
+
+def exact(
+    world: Trace, numbers: Iterable[int], coalition: Iterable[int], outputs: Iterable[Output]
+) -> tuple[str, ...]:
+    """Names of outputs that tell of rows for which releases are paid, and have no epsilon.
+
+    Parameters
+    ----------
+    world : Trace
+        The traced run.
+    numbers : iterable of int
+        Numbers of the released nodes.
+    coalition : iterable of int
+        Parties that see the releases.
+    outputs : iterable of Output
+        Outputs that the coalition receives.
+    """
+    every, some = set(numbers), set(coalition)
+    rows, labels = set(), set[int]()
+    for owner, nodes in charged(world, every, some).items() if every else ():
+        if any(node.data[0] == "gaussian" for node in nodes):
+            rows.add(owner)
+        labels.update(*nodes.values())
+    found = dict[str, None]()
+    for output in outputs if rows or labels else ():
+        for one in inputs_of([output.node], every):
+            if one.owner not in some and (one.owner in rows or one.number in labels):
+                found[output.name] = None
+    return tuple(found)
 
 
 def epsilon_of(total: float, delta: float) -> float:
@@ -77,8 +145,3 @@ def counted(nodes: Iterable[Node]) -> float:
             # Entries have noise of their own, so a row that is twice in a release is in two.
             of_row[row] = of_row.get(row, 0.0) + times * cost_of(node)
     return every + max(of_row.values(), default=0.0)
-
-
-def _of_labels(nodes: Iterable[Node]) -> float:
-    """Epsilon of a label by randomised response: the sum over releases."""
-    return counted([node for node in nodes if node.data[0] == "labels"])

@@ -414,8 +414,9 @@ class Hands:
         name : str
             Public name, by which declared outputs refer to it (`World.released`).
         rows : ndarray of int, optional
-            Public record number of each row, negative for none. A record is charged for the
-            releases that contain it; by default for all of them.
+            Public number of the record from which each row is computed; -1 for padding, which is
+            computed from none. A record is charged for the rows of its number; by default, for
+            each release.
         seed : bytes, optional
             Public seed for reproducible noise. Such noise hides nothing, so the result is an
             ordinary Secret and no release.

@@ -408,7 +408,7 @@ class Trace:
         """A party's release under a name that it used once, for declared outputs.
 
         An output may be computed from it. In verdicts on coalitions that receive such an output,
-        the release counts towards the epsilon of `owner`, whose rows or labels it contains.
+        the release counts towards the epsilon of those whose rows or labels it contains.
         FlowError unless the party made exactly one release of that name.
         """
         own = [node for node in self.nodes if node.op == "release" and node.owner == owner]

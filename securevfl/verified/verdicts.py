@@ -12,7 +12,7 @@ import numpy as np
 from securevfl.errors import SecureVFLError
 from securevfl.verified.changes import Changes
 from securevfl.verified.check import Atom, Entries, Given, Poly, Refused, check, faithful
-from securevfl.verified.costs import price
+from securevfl.verified.costs import exact, price
 from securevfl.verified.counting import count
 from securevfl.verified.forms import Algebra, unfaithful
 from securevfl.verified.prove import Found, Step, another, erring, remembering, search, view_of
@@ -37,7 +37,7 @@ class Scope:
     price : str
         Privacy cost of these releases, in words.
     clear : tuple of str
-        Values of single parties that are sent unprotected.
+        Values of single parties, or of rows released with noise, that are sent unprotected.
     prf : bool
         Whether streams of keys are assumed to be uniform.
     path : bool
@@ -118,10 +118,11 @@ class Verdict:
     releases : int
         Number of values released with noise.
     price : str
-        (epsilon, delta) of these releases, by releasing party.
+        (epsilon, delta) of these releases, by the party whose row or label it is.
     clear : tuple of str
-        For "NOT PROTECTED": outputs of single parties that the coalition could not compute. The
-        certificate shows that it learns nothing beside the outputs.
+        For "NOT PROTECTED": outputs of single parties that the coalition could not compute, and
+        outputs without noise of rows that are released with noise. The certificate shows that it
+        learns nothing beside the outputs.
     steps : tuple of Step
         The certificate.
     schedules : tuple of str
@@ -227,6 +228,8 @@ class Judge:
                 found = Found(OPEN, text="the prover ended in too deep a recursion")
         sure = found.verdict in (PROVED, DP)
         clear = clear_of(self.entries.told, some, given) if sure and self.entries else ()
+        if sure:
+            clear = with_exact(clear, self.world, found.steps, some, given)
         if found.verdict == DP:
             judge += self._of_one_record()
         return Verdict(
@@ -238,7 +241,7 @@ class Judge:
             judge,
             self.assumptions(found),
             found.releases if sure else 0,
-            priced(self.world, found.steps) if sure else "",
+            priced(self.world, found.steps, some) if sure else "",
             clear,
             tuple(found.steps) if sure else (),
             tuple(found.messages),
@@ -252,7 +255,7 @@ class Judge:
         assert self.changes is not None
         released = [step.node for step in found.steps if step.what == "release"]
         joint = [one for one in given if one.name in several and not one.alone]
-        return self.changes.dearer(released) or self.changes.of_one(some, joint)
+        return self.changes.dearer(released, some) or self.changes.of_one(some, joint)
 
     def _strangers(self, coalition: frozenset[int]) -> str:
         """Complaint about a coalition member outside the run; "" if there is none.
@@ -313,15 +316,27 @@ class Judge:
         if found.releases:
             said.append(
                 "the accountant counts each release by its bound, its sigma and the row numbers "
-                "that the party gave; one record changes one row of what is clipped (no means over "
-                "records before that)"
+                "that the party gave, which name all rows that a record changes (runs with one "
+                "record changed saw no other)"
             )
         return tuple(said)
 
 
-def priced(world: Trace, steps: Iterable[Step]) -> str:
+def priced(world: Trace, steps: Iterable[Step], coalition: Iterable[int]) -> str:
     """Privacy cost of the releases in a certificate."""
-    return price(world, [step.node for step in steps if step.what == "release"])
+    return price(world, [step.node for step in steps if step.what == "release"], coalition)
+
+
+def with_exact(
+    clear: tuple[str, ...],
+    world: Trace,
+    steps: Iterable[Step],
+    coalition: Iterable[int],
+    outputs: Iterable[Output],
+) -> tuple[str, ...]:
+    """Names in `clear`, and outputs that tell of rows for which a certificate's releases pay."""
+    released = [step.node for step in steps if step.what == "release"]
+    return tuple(dict.fromkeys((*clear, *exact(world, released, coalition, outputs))))
 
 
 def who(coalition: Iterable[int]) -> str:

@@ -17,22 +17,8 @@ from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.outsider.fifth import CHANGED, LEAKS, SOUND, Changed, Leak, Sound
 
-#: Leaks that are endorsed today, and why that is wrong.
-ENDORSED = {
-    "standardised_before_the_clip": "a record moves every row; only the reader is told to look",
-    "averages_before_the_clip": "a record is in three rows; only the reader is told to look",
-    "augmented_before_the_clip": "a record is two rows with two numbers; each is charged once",
-    "entries_clipped_one_by_one": "a record is two rows of norm C each, and one is charged",
-    "rows_of_the_batch_before": "records 0 and 1 are released twice, and charged once",
-    "charged_once_by_minus_one": "-1 on rows of records: three releases, and one is charged",
-    "numbered_by_position": "one record under three numbers: three releases, and one is charged",
-    "all_rows_unnumbered": "-1 on rows of records: DP without an epsilon",
-    "labels_by_two_mechanisms": "a label pays for both mechanisms, which are not added up",
-    "two_releasers_of_one_table": "a row pays at both parties, and each is counted alone",
-    "labels_by_two_parties": "a label pays at both parties, and each is counted alone",
-    "moments_released_by_row_and_by_table": "a record is in the sums, numbered as another row",
-    "exact_accuracy_beside_noise": "an output tells of the row exactly, beside its epsilon",
-}
+#: Leaks that are endorsed, and why that is wrong.
+ENDORSED: dict[str, str] = {}
 #: Leaks by functions that outputs declare: the text names the pair of outputs for a reader.
 JUDGED = {
     "difference_of_declared_functions": "party 2, on which one depends: sum and pair mean",
@@ -69,7 +55,8 @@ def test_a_leak_is_not_endorsed(leak: Leak) -> None:
 )
 def test_the_text_of_a_leak_names_its_message(leak: Leak) -> None:
     found = decide(leak.make(), leak.coalition)
-    assert leak.where in found.text + " ".join(found.clear)
+    if found.verdict != "DP":  # its price is the true one, as the test before this one requires
+        assert leak.where in found.text + " ".join(found.clear)
 
 
 @pytest.mark.parametrize("program", SOUND, ids=lambda one: one.name)

@@ -16,6 +16,22 @@ def plus(one, other):
     return one + other
 
 
+def times(one, other):
+    return one * other
+
+
+def part(value, first):
+    return value[first : first + 4]
+
+
+def one_hot(labels):
+    return np.eye(2)[labels.astype(int)]
+
+
+def both(one, other):
+    return np.array((one + other).sum())
+
+
 @pytest.fixture
 def world():
     return World(2**31 - 1)
@@ -45,12 +61,60 @@ def test_a_row_pays_for_the_releases_that_it_is_in(world, rows, times):
 
 
 def test_rows_of_other_records_do_not_add_up(world):
-    alice, value = world.party(0), clipped(world)
+    alice, table = world.party(0), world.secret(0, "h", (8, 2), real=True)
     for first in (0, 4):
+        value = table.map(part, first, shape=(4, 2)).clip(1.0)
         alice.send(SERVER, "up", alice.gaussian(value, SIGMA, rows=np.arange(first, first + 4)))
     found = decide(world, {SERVER})
     assert found.releases == 2
     assert "(5, 1e-05) for one row" in found.price
+
+
+def test_batches_that_are_inputs_of_their_own_are_no_one_record(world):
+    alice = world.party(0)
+    for k in (0, 1):
+        value = world.secret(0, f"batch {k}", (4, 2), real=True).clip(1.0)
+        alice.send(SERVER, "up", alice.gaussian(value, SIGMA, rows=np.arange(4 * k, 4 * k + 4)))
+    assert "(5, 1e-05) for one row of party 0" in decide(world, {SERVER}).scope
+
+
+def test_weights_in_an_array_are_no_records(world):
+    alice, table = world.party(0), world.secret(0, "h", (4, 2), real=True)
+    weights = world.secret(0, "w", (2,), real=True)
+    alice.send(SERVER, "up", alice.gaussian(table.map(times, weights).clip(1.0), SIGMA))
+    assert "(5, 1e-05) for one row of party 0" in decide(world, {SERVER}).scope
+
+
+def test_a_row_is_its_party_s_whoever_adds_the_noise(world):
+    alice, server = world.party(0), world.party(SERVER)
+    got = alice.send(SERVER, "up", world.secret(0, "h", (4, 2), real=True))
+    world.output("up", world.the(0, "h"), to=[SERVER], alone=True)
+    server.send(1, "down", server.gaussian(got.clip(1.0), SIGMA))
+    assert decide(world, {1}).price == "(5, 1e-05) for one row of party 0"
+
+
+def test_a_label_pays_for_both_mechanisms(world):
+    server = world.party(SERVER)
+    labels = world.secret(SERVER, "labels", np.arange(8) % 2, real=True)
+    server.send(0, "up", server.randomised(labels, 2, 0.5))
+    rows = labels.map(one_hot, shape=(8, 2), dtype=float).clip(1.0)
+    server.send(0, "up", server.gaussian(rows, SIGMA))
+    assert decide(world, {0}).price == "(5.5, 1e-05) for one label of the server"
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["of rows", "of releases"])
+def test_an_output_without_noise_of_paid_rows_is_named(world, behind):
+    parties, tables = [world.party(n) for n in (0, 1)], []
+    for n, alice in enumerate(parties):
+        tables.append(world.secret(n, "h", (4, 2), real=True))
+        noisy = alice.gaussian(tables[n].clip(1.0), SIGMA)
+        alice.send(SERVER, "up", noisy)
+        alice.send(2, "up", noisy if behind else tables[n])
+    specs = [world.released(n, "release") if behind else world.spec(tables[n]) for n in (0, 1)]
+    world.output("total", specs[0].map(both, specs[1], shape=()), to=[SERVER])
+    found = decide(world, {SERVER})
+    assert found.clear == (() if behind else ("total",))
+    assert "(5, 1e-05) for one row of party 0, party 1" in found.scope
 
 
 def test_labels_by_randomised_response_are_released(world):

@@ -50,6 +50,7 @@ from securevfl.verified.verdicts import (
     judged,
     priced,
     who,
+    with_exact,
 )
 
 FORMAT, VERSION = "securevfl certificate", 3
@@ -711,8 +712,10 @@ def _checked(
             return _Checked(f"{releases} values are released, not {claim['releases']}")
         scope = Scope(
             releases,
-            priced(world, steps),
-            clear_of(entries.told, frozenset(coalition), given),
+            priced(world, steps, coalition),
+            with_exact(
+                clear_of(entries.told, frozenset(coalition), given), world, steps, coalition, given
+            ),
             any(step.what == "prf" for step in steps),
             any(message.kind.startswith(OPENED) for message in world.messages),
         )
