@@ -57,13 +57,12 @@ def charged(
 ) -> dict[int, dict[Node, frozenset[int]]]:
     """Releases that tell of a party's rows, with the numbers of its inputs, by party.
 
-    A release that is computed from no party's array, but from models, is charged to who made it.
+    A release of nobody else's arrays, but of models, say, is charged to the party that made it.
     """
     found: dict[int, dict[Node, frozenset[int]]] = {}
     every, some = set(numbers), set(coalition)
     for node in (world.nodes[number] for number in sorted(every)):
-        inputs = inputs_of(node.args, every)
-        honest = [one for one in inputs if one.owner not in some] or inputs
+        honest = [one for one in inputs_of(node.args, every) if one.owner not in some]
         for owner in {one.owner for one in honest} or {node.owner}:
             own = frozenset(one.number for one in honest if one.owner == owner)
             assert owner is not None
@@ -107,7 +106,7 @@ def exact(
     every, some = set(numbers), set(coalition)
     rows, labels = set(), set[int]()
     for owner, nodes in charged(world, every, some).items() if every else ():
-        if any(node.data[0] == "gaussian" for node in nodes):
+        if any(of and node.data[0] == "gaussian" for node, of in nodes.items()):
             rows.add(owner)
         labels.update(*nodes.values())
     found = dict[str, None]()
