@@ -98,7 +98,7 @@ def leads(name: str) -> Iterator[Line]:
         place,
         "FedDemonAdam above FedAvg",
         (),
-        [study],
+        [study, *filter(lambda other: (RESULTS / other).exists(), [DEMON.format(name)])],
         shows="curves",
         note=f"{NOTE} Its moment is summed without the factor 1 - b1 and divided by 1 - b1^r. With "
         "v of t^2 its steps are about ten times as long as FedAdam's at the same rate.",
