@@ -19,7 +19,7 @@ TITLES = {VFLAIR: "breast-cancer, two parties, as VFLAIR"}
 HEAD = """# All methods on one protocol of evaluation
 
 {done} of {cells} cells are run, of {methods} methods in {sets} settings of data; {cannot} cannot be
-run, and the others are empty. In all cells a seed has the same split for all methods and the same
+run, for the reasons below each table; {left} are left. In all cells a seed has the same split for all methods and the same
 delays (`{conditions}`), and a run ends after {until:g} virtual seconds, or before where the
 method's own rounds are over. Options are the defaults of each method, budgets of sums included, but
 for the learning rate: each method tries {rates} in runs as long, on seed {seed} of the split, where
@@ -37,7 +37,7 @@ On the site a click on the head of a column sorts a table. The same as
 [CSV](../{folder}/methods.csv), [LaTeX](../{folder}/methods.tex) and
 [JSON](../{folder}/methods.json), with the curves. `benchmarks/methods_page.py` writes this page.
 
-- *Accuracy* is that of the test rows at the end, in per cent, a mean over seeds with its 95 % t
+- *Accuracy* is that of the test rows at the last evaluation, in per cent, a mean over seeds with its 95 % t
   interval where there are several; *MB* what all parties sent by then, *rounds* the server's steps,
   *seconds* the virtual end of the last round.
 - *Front*: the method has a point on the Pareto front of accuracy against bytes or time; nobody has
@@ -79,9 +79,12 @@ def page() -> str:
     sets = list(dict.fromkeys(cell["data"] for cell in cells))
     found = groups(cells)
     attacks = ATTACKS.format(groups="; ".join(found)) if found else NO_ATTACKS
+    done = sum(cell["seeds"] > 0 for cell in cells)
+    cannot = sum(cell.get("empty", "").startswith("cannot") for cell in cells)
     head = HEAD.format(
-        done=sum(cell["seeds"] > 0 for cell in cells),
-        cannot=sum(cell.get("empty", "").startswith("cannot") for cell in cells),
+        done=done,
+        cannot=cannot,
+        left=len(cells) - done - cannot,
         cells=len(cells),
         methods=len({cell["method"] for cell in cells}),
         sets=len(sets),
