@@ -395,7 +395,7 @@ def _released(
     traces: Sequence[tuple[Sequence[Proved], Trace]],
     inputs: _INPUTS,
 ) -> Iterator[tuple[Trace, list[int]]]:
-    """Each trace, with the node numbers of a coalition's releases that depend on an asset."""
+    """Each trace, with node numbers of releases to `whole`'s coalition that depend on `asset`."""
     for verdicts, world in traces:
         for one in verdicts:
             if one.coalition == whole.coalition:

@@ -136,7 +136,7 @@ class CodedRun:
 
     @functools.cached_property
     def attempts(self) -> dict[int, tuple[np.ndarray, Any]]:
-        """Row numbers B and the announced attempt, which names its sharers S, by round."""
+        """By round: (row numbers B, announced attempt, which names the clients S that share)."""
         opened = {r: batch for (r, _, _), batch in self.whole.payloads("round").items()
                   if hasattr(batch, "rows")}  # fmt: skip
         named = {r: attempt for (r, _, _), attempt in self.whole.payloads("attempt").items()}

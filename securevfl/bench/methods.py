@@ -340,7 +340,7 @@ def _plain(text: str) -> Any:
 
 
 def _bytes_at(result: Row, time: float) -> float:
-    """Bytes sent by a run up to a virtual second, interpolated between evaluations."""
+    """Bytes sent by a run up to virtual second `time`, interpolated between its evaluations."""
     curve = result["curve"]
     return float(np.interp(time, [row["time"] for row in curve], [row["bytes"] for row in curve]))
 
@@ -450,7 +450,7 @@ def groups(cells: Sequence[Row]) -> list[str]:
 
 
 def attacked(cell: Row, group: str) -> float | None:
-    """Success of the strongest attack of a group; None if none had a view."""
+    """Success of a cell's strongest attack of a group, 1 for all found; None if none had a view."""
     found = (cell.get("attacks") or {}).get(group)
     return None if not found else found["success"]
 

@@ -218,7 +218,10 @@ def uniform(size: RoundSize) -> VerticalDataset:
 
 
 def _compile(fields: Sequence[dict[str, int]]) -> None:
-    """Run a few small rounds, so that no compilation is timed."""
+    """Run two small rounds with each of `fields`, so that no compilation is timed.
+
+    A field has the options prime, data_bits and model_bits.
+    """
     size = RoundSize(parties=5, segments=1, batch=4, width=2, rows=20, features=10)
     data = uniform(size)
     for field in fields:

@@ -288,7 +288,9 @@ class Sweep:
         watch: Watch | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> list[Cell]:
-        """Cells of all cases; runs that have no result yet are made first.
+        """Cells of all cases; runs that have no result yet are made first, by `workers` processes.
+
+        `progress` is called with (runs done, all runs, name). A run's RunError is its result.
 
         Raises
         ------

@@ -104,7 +104,7 @@ def _line(panel: Any, line: Sequence[Row], style: Mapping[str, Any]) -> None:
 
 
 def _whisker(panel: Any, y: float, one: Row, style: Mapping[str, Any]) -> None:
-    """Draw a learning threshold with its interval, and the clock's threshold."""
+    """Draw a row's threshold of learning with its interval, and that of the clock, at height y."""
     if one["learning"] < 0:
         panel.text(0, y, "target not reached", fontsize=7, va="center", color="grey")
         return

@@ -264,7 +264,7 @@ def dataset_names(incomplete: str) -> list[str]:
 
 
 def condition_names(incomplete: str) -> list[str]:
-    """Names of conditions that begin with the typed word."""
+    """Names of conditions (of delays and bandwidth) that begin with the typed word."""
     from securevfl.runs.catalogue import conditions
 
     return [name for name in conditions() if name.startswith(incomplete)]

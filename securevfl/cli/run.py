@@ -212,7 +212,7 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
     Raises
     ------
     ConfigurationError
-        When options of a data set by name and of several parties' files are mixed.
+        When options of a data set by name and of parties' files are mixed, or one is missing.
     """
 
     from securevfl.runs import alignment

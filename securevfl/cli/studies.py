@@ -209,7 +209,7 @@ def _show_attacked(content: Mapping[str, Any], path: Path, as_json: bool) -> Non
 def _attacked(
     variants: Sequence[str], source: DataSource, asked: Mapping[str, Any], path: Path
 ) -> dict[str, Any]:
-    """Carry out attacks and write the results; if stopped, write those found so far, and exit."""
+    """Content of `path`, the results of attacks; if stopped, write those found so far, and exit."""
     from securevfl.audit.attack_matrix.run import Matrix, attack_matrix, write_matrix
     from securevfl.runs.engines.run import Interrupted
     from securevfl.studies.jobs import RefusedRunsError
@@ -322,7 +322,7 @@ def _wants_others(error: RefusedRunsError) -> bool:
 
 
 def _show_finished(study: Study, folder: Path, as_json: bool) -> None:
-    """Show the finished runs' results of a study that stopped, and their folder."""
+    """Show the finished runs' results of a study that stopped, if any, as a table or as JSON."""
     from securevfl.studies.summary import so_far
 
     content = so_far(study, folder)

@@ -97,7 +97,7 @@ class Scheme(ABC):
         """Key object of the encryption library from the bytes of a key; nothing is cached."""
 
     def key(self, key: bytes) -> Any:
-        """Key object that `load` makes from the bytes of a key, parsed once and cached."""
+        """Key object of the library that `load` makes of a key's bytes; made once and kept."""
         if key not in self._keys:
             self._keys[key] = self.load(key)
         return self._keys[key]

@@ -200,7 +200,7 @@ CENTRES: dict[str, Callable[[int, int, int], nn.Module]] = {
 
 
 def training_bytes(name: str, width: int, rows: int) -> int:
-    """Bytes that a training step of a server model on so many rows needs; 0 for all but VGG13.
+    """Bytes that a step of server model `name` needs, on (rows, width); 0 for all but VGG13.
 
     VGG13 stores the outputs of convolution, normalisation and ReLU of each layer for the backward
     pass, and 9.4 million weights with their gradients and an optimiser's two moments; other server

@@ -126,7 +126,7 @@ def choose_bits(
 
 
 def largest_sum(sums: Sequence[RowSums], weight_bound: float, lx: int, lw: int) -> int:
-    """Bound on a decoded sum: all clients' row sums at lx bits, times ceil(2^lw w)."""
+    """Bound on a decoded sum, in field units: row sums at lx bits of data times ceil(2^lw w)."""
     rows = sum(each.units(lx) for each in sums)
     weight: int = math.ceil(2**lw * weight_bound)
     return rows * weight

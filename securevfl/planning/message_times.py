@@ -334,7 +334,7 @@ class Timeline:
         self._takes = np.take_along_axis(self._takes, order, 2)[:, :, :_LATEST]
 
     def _drained(self, until: np.ndarray) -> np.ndarray:
-        """Time at which each uplink has sent all messages queued up to `until`, (runs, N)."""
+        """Second at which each uplink has sent all queued by second `until`; both (runs, N)."""
         free = self._free
         for place in range(self._leaves.shape[2]):
             leaves = self._leaves[:, :, place]

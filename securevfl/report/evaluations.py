@@ -20,7 +20,7 @@ class _Checked(BaseModel):
 
 
 class Calibration(_Checked):
-    """Bins of confidence: rows, mean confidence and accuracy of each."""
+    """Bins of confidence: number of rows of each, mean confidence and accuracy in [0, 1]."""
 
     rows: list[_Count]
     confidence: list[_Share]

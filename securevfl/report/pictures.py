@@ -104,7 +104,7 @@ def _figure(width: float = 4.6, height: float = 3.4) -> tuple[Figure, Axes]:
 
 
 def curve(records: Sequence[Record], measure: str, axis: str, clock: str) -> Figure:
-    """A measure against rounds, time or bytes: a line for each group, a band over seeds."""
+    """A measure against "step", "time" of `clock` or "bytes": a line a group, a band over seeds."""
     figure, axes = _figure()
     unit, ends = _UNITS.get(axis, 1.0), []
     for number, group in enumerate(dict.fromkeys(record.group for record in records)):

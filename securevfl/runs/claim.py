@@ -96,10 +96,10 @@ def unmark(folder: Path) -> None:
 
 
 def refuse_used(folder: Path) -> None:
-    """Refuse a folder that is not empty, unless an earlier run there reached no checkpoint.
+    """Raise ConfigurationError for a folder that is not empty, which says what it holds.
 
-    Files of such a run are removed, except tables that parties prepared. ConfigurationError says
-    what the folder holds.
+    An earlier run there that reached no checkpoint is no hindrance: its files are removed, except
+    tables that parties prepared.
     """
     if (folder / SUMMARY).exists():
         what = "it holds a finished run. Choose another folder"

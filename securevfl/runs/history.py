@@ -197,7 +197,7 @@ class HistoryRecorder:
             self._add({**entry, "event": "round"})
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Evaluate once all clients finished the newest row's round; record who left a round."""
+        """Evaluate once all finished the newest row's round; record who left; `time` is in ns."""
         if left:
             self.events.append(
                 {"event": "left", "party": party, "round": round, "time": time / 1e9}

@@ -229,7 +229,7 @@ def refuse_runs(jobs: Sequence[Job], attempt: Callable[[Job], object]) -> None:
 
 
 def _make(job: Job, data: Any) -> None:
-    """Create and discard a job's protocol, specification and fault schedule, as a check."""
+    """Check a job: make protocol, specification and fault schedule; errors are those of a run."""
     from securevfl.runs.assembly import check_memory, make_protocol, schedule_of, specify
 
     options = dict(job.options)

@@ -221,7 +221,7 @@ def _overlaps(name: str, sizes: Any) -> list[tuple[str, dict[str, int]]]:
 def _under_each(
     runs: Mapping[str, Mapping[str, Any]], grid: Mapping[str, Any]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """All runs combined with each of the grid's faults and conditions."""
+    """All runs with each of the grid's faults and conditions, by ``RUN, NAME OF THE GRID``."""
     if not grid:
         return runs
     return {
@@ -232,7 +232,7 @@ def _under_each(
 
 
 def _place(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Options from one table of a grid: faults, or conditions and faults by name."""
+    """Options "conditions" and "faults" of a grid's table, which may be a table of faults alone."""
     if table and table.keys() <= {"conditions", "faults"}:
         return dict(table)
     return {"faults": dict(table) or None}

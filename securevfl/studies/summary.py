@@ -51,7 +51,7 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
 def _content(
     study: Study, folder: Path
 ) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Content of ``results.json``, finished jobs, and measures at equal times."""
+    """Content of ``results.json``, jobs finished without an error, and measures at equal times."""
     from securevfl.machine import commit, describe_machine
 
     found = [stored(folder, job) for job in study.jobs]

@@ -98,10 +98,10 @@ def check_resume(
 def check_absence(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that late uploads of one client stop training if and only if the card says so.
+    """Check that training waits for late uploads of one client if and only if the card says so.
 
-    If the card says "skips", training may also end with an error that names the client.
-    AssertionError otherwise.
+    The protocol's card (`Card.absence`) then says "waits". If it says "skips", training may also
+    end with an error that names the client. AssertionError otherwise.
     """
     made = make(protocol, data, **options)
     N = made.data.parties

@@ -113,7 +113,7 @@ def forbidden_code(protocol: type[Protocol]) -> list[str]:
 
 
 def _code_of(protocol: type[Protocol]) -> list[str]:
-    """Names of the modules that contain a protocol's code."""
+    """Names of the modules with a protocol's code: its own, or all of its package."""
     package = _package_of(protocol.__module__)
     if package is None:
         return [protocol.__module__]

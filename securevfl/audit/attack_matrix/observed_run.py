@@ -260,7 +260,7 @@ class ObservedRun:
     def _parts(
         self, view: View, kind: str, *, sender: int | None = None, receiver: int | None = None
     ) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
-        """(round, sender, rows, values) of the stored numeric messages of a kind."""
+        """(round, sender, row numbers (m,), values (m, ...)) of each stored message of a kind."""
         announced = {
             m.round: m.payload
             for m in view.messages

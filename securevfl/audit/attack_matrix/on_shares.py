@@ -42,7 +42,10 @@ def _held(case: AttackCase, code: LagrangeCode, size: int) -> Result:
 
 
 def short_values(case: AttackCase) -> Result:
-    """Solve for all clients' data by lattice reduction, if values are short, from T + 1 shares."""
+    """Count elements of all clients' data found by lattice reduction from T + 1 shares.
+
+    Only short values are found.
+    """
     code = held_shares.code_of(case.observed)
     if isinstance(code, NoView):
         return code
@@ -106,7 +109,7 @@ def rank_game(case: AttackCase) -> Result:
 
 
 def no_equations(case: AttackCase) -> NoView:
-    """`NoView` with the reason for not trying linear algebra on this protocol's uploads."""
+    """Reason (`NoView`, no result) for not trying linear algebra on this protocol's uploads."""
     if case.observed.holders:
         return NoView(
             "written for products of shares without masks of their own; here masks span all that "

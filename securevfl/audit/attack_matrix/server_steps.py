@@ -14,7 +14,7 @@ from securevfl.verified import bare_of
 
 
 def visits_of(seen: ObservedRun) -> list[Visit] | NoView:
-    """Decoded sums of each batch, with the step that the server then dealt.
+    """Decoded sums of each batch, with the step that the server then sent, or the lack of a view.
 
     Values are integers if models are in shares, because the server dealt the steps; otherwise
     floats, as in the clients' SGD. The result is `NoView` for other optimisers, which are not

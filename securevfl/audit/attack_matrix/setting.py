@@ -204,7 +204,7 @@ class AttackCase:
 
     @functools.cached_property
     def sums(self) -> tuple[np.ndarray, np.ndarray] | NoView:
-        """Joint embeddings of M rows in several rounds, side by side, and all columns, (M, d).
+        """Joint embeddings of M rows, (M, rounds h), and the rows' columns of all parties, (M, d).
 
         Polynomial clients are linear here (D = 1). Batches have all rows, so that every round adds
         h sums per row, and there are more rounds than needed.

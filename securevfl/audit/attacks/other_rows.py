@@ -117,7 +117,7 @@ def _assigned(
 
 
 def _rotation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The orthogonal matrix Q for which `a` Q is nearest to `b`."""
+    """The orthogonal Q, (h, h), for which `a` Q is nearest to `b` in squares; both (rows, h)."""
     u, _, v = np.linalg.svd(a.T @ b)
     found: np.ndarray = u @ v
     return found

@@ -136,8 +136,8 @@ def known_combinations(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> 
 def recover_data(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.ndarray | None:
     """All K segments of one client's data, (K, rows, columns); None from fewer than K + T shares.
 
-    `shares` has a share, (rows, columns), by colluding client. Fewer than K + T clients know fewer
-    than K combinations, and every other value is possible.
+    `shares` has a share, field elements (rows, columns), by colluding client. Fewer than K + T
+    clients know fewer than K combinations, and every other value is possible.
     """
     known = known_combinations(code, shares)
     if len(known.matrix) < code.segments:

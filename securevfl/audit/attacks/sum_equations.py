@@ -140,7 +140,10 @@ def _gauss_newton(
     start: np.ndarray,
     bounds: tuple[float, float],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """End points of damped Gauss-Newton steps, each cut to the bounds, and squared residuals."""
+    """End points, (rows, d), of damped Gauss-Newton steps in `bounds`, and squared residuals.
+
+    `powers` has the weights of X, X^2, ..., each (d, h); `sums` is (rows, h).
+    """
     x = start.copy()
     residual = _sums_of(x, powers) - sums
     cost = (residual**2).sum(axis=1)

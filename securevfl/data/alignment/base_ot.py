@@ -150,7 +150,7 @@ def _point(key: EllipticCurvePublicKey) -> Point:
 
 
 def _public(encoded: bytes, whose: str) -> EllipticCurvePublicKey:
-    """Public key of an encoded curve point; RunError if the point is not on the curve."""
+    """Public key of an encoded P-256 point; RunError, which names `whose` it is, if it is none."""
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 
     try:

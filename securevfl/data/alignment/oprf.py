@@ -93,7 +93,7 @@ def value_bytes(receiver: int, sender: int) -> int:
 
 
 def work(receiver: int, sender: int) -> int:
-    """Units of progress of both sides: two for each identifier and each row of the matrix."""
+    """Units of progress for so many identifiers a side: two for each, and for each matrix row."""
     return 2 * (receiver + rows_sent(receiver) + sender)
 
 
@@ -198,7 +198,7 @@ class Sender:
         return [(CODE_LENGTH, min(CHUNK, rows - at) // 64) for at in range(0, rows, CHUNK)]
 
     def take(self, number: int, u: np.ndarray) -> None:
-        """Store chunk `number` (from 0) of the receiver's matrix; chunks must come in order."""
+        """Store chunk `number` (from 0, in order) of the receiver's matrix, uint64 (512, words)."""
         q = _next_columns(self._streams, u.shape[1]) ^ (u & self._chosen[:, None])
         self._q[number * CHUNK :][: 64 * u.shape[1]] = transpose_bits(q)
         self._progress(64 * u.shape[1])
@@ -230,7 +230,7 @@ class Sender:
 
 
 def _bound(told: bytes, context: bytes) -> bytes:
-    """Session key from the receiver's random bytes and a context, of fixed length."""
+    """Session key of fixed length from the receiver's random bytes and the caller's context."""
     return hashlib.sha256(b"securevfl psi 2 session" + told + context).digest()
 
 

@@ -228,7 +228,7 @@ class _Link:
         )
 
     def size(self, found: object) -> int:
-        """A received set size, checked to be an integer in range; RunError for anything else."""
+        """A received set size, an int from 0 to `oprf.MOST`; RunError for anything else."""
         if type(found) is int and 0 <= found <= oprf.MOST:
             return found
         raise RunError(
@@ -243,7 +243,7 @@ class _Link:
             self.send(kind, part)
 
     async def part(self, kind: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-        """The next array from the peer's `send_parts`, of this dtype and shape."""
+        """Ask for the next array of the peer's `send_parts`; RunError for other dtype or shape."""
         self.send("more", None)
         return self.checked(await self.receive(kind), kind, dtype, shape)
 

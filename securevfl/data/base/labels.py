@@ -181,7 +181,10 @@ def read_labels(
 
 
 def _as_array(labels: ArrayLike, name: str) -> np.ndarray:
-    """Labels that are no series as an array; DataError for more than one axis."""
+    """Labels that are no pandas Series as an array, (rows,); a second axis of length 1 is dropped.
+
+    DataError, which begins with `name`, for any other shape.
+    """
     array = np.asarray(as_array(labels))
     if isinstance(labels, (list, tuple)) and len({*map(_sort, labels)}) > 1:
         array = np.array(labels, dtype=object)  # else 1 becomes a text beside texts, and True 1

@@ -327,7 +327,7 @@ def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
 
 
 def _torch_arrays(dataset: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """Features and labels of a torch data set as two arrays; DataError for other items."""
+    """Features and labels of a torch data set as arrays; DataError, which begins with `what`."""
     tensors = getattr(dataset, "tensors", None)
     if tensors is not None and len(tensors) == 2:
         return np.asarray(as_array(tensors[0])), np.asarray(as_array(tensors[1]))

@@ -120,7 +120,7 @@ def build(
 
 
 def _with_rows(train: Rows, alone: Alone) -> Rows:
-    """Training rows followed, in each party's part, by rows that only this party holds."""
+    """Training rows, and below them in each party's part (and labels) the rows of it alone."""
     import pandas as pd
 
     both = zip(train.parts, alone.parts, strict=True)

@@ -134,7 +134,7 @@ def clicks_dataset(
     notes: Sequence[str],
     options: CodedKeywords,
 ) -> VerticalDataset:
-    """Data set of `frame`: the columns of `owners` as in the paper, or divided among `parties`."""
+    """Data set of `frame`: columns of `owners` as in the paper, or divided if `parties` differ."""
     columns = [name for own in owners for name in own]
     texts = [name for name in columns if name not in CRITEO_NUMBERS]
     frame = frame[[LABEL, *columns]].astype(dict.fromkeys(texts, "category"))

@@ -14,7 +14,7 @@ from securevfl.errors import DataError, needs
 
 @dataclass(frozen=True)
 class Images:
-    """Images as read: uint8 pixels in rows of C x H x W, and class numbers."""
+    """Images as read: uint8 pixels, (M, C H W), class numbers, (M,), and words on the split."""
 
     train: np.ndarray
     train_labels: np.ndarray
@@ -49,7 +49,7 @@ def _idx_array(path: Path) -> NDArray[np.uint8]:
 
 
 def read_emnist(files: dict[str, Path], test: str) -> Images:
-    """Read EMNIST: the official files, whose images are transposed, or the upright extract."""
+    """Read EMNIST: the official files (`test` as in `read_idx`), made upright, or the extract."""
     part = files.get("emnist_balanced_part.npz")
     if part is None:
         images = read_idx(files, test)
@@ -74,7 +74,7 @@ def _upright(pixels: np.ndarray) -> np.ndarray:
 
 
 def read_cifar(files: dict[str, Path], test: str) -> Images:
-    """Read the binary version, or the lossless grids of 1000 images each."""
+    """Read CIFAR-10's binary files or grids of 1000 images; "holdout" tests on training images."""
     if "test_batch.bin" in files:
         batches = [_cifar_batch(path) for path in files.values()]
         train = np.concatenate([pixels for pixels, _ in batches[:-1]])

@@ -136,7 +136,7 @@ def _separator(path: Path, comment: str | None) -> str:
 def _decimal_points(
     names: Sequence[str], columns: list[Sequence[str]], file: str
 ) -> list[Sequence[str]]:
-    """Columns with decimal points for commas; refuse if 1.234 elsewhere could mean two numbers."""
+    """Columns with points for decimal commas; DataError if 1.234 elsewhere could be two numbers."""
     made = [_with_points(cells) for cells in columns]
     if all(new is old for new, old in zip(made, columns, strict=True)):
         return made
@@ -164,7 +164,7 @@ def _with_points(cells: Sequence[str]) -> Sequence[str]:
 def _read(
     path: Path, separator: str, header: int | None, comment: str | None
 ) -> tuple[list[str], list[int], list[list[str]]]:
-    """Column names, line number of each row, cells of each row; DataError for an irregular file."""
+    """Column names (of row `header`, or numbers), line numbers and cells of the rows; DataError."""
     names: list[str] | None = None
     lines: list[int] = []
     rows: list[list[str]] = []

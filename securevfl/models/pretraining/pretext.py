@@ -238,7 +238,7 @@ class TwoViews(Objective):
     def views(
         self, rows: np.ndarray, pool: np.ndarray, rate: float, stream: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Two corrupted views of the rows."""
+        """Two views of the rows, each with a share `rate` of cells replaced by cells of `pool`."""
         return corrupt(rows, pool, rate, stream), corrupt(rows, pool, rate, stream)
 
     def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:

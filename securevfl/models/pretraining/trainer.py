@@ -72,7 +72,7 @@ class PretrainingOptions(BaseModel):
 
 
 class SupervisedOptions(PretrainingOptions):
-    """Options of protocols in which a party pre-trains on labels."""
+    """Options of pre-training, and of its early stopping, where a party pre-trains on labels."""
 
     pretrain_stop: int | None = Field(
         None,

@@ -101,7 +101,7 @@ class OwnEmbedding:
 
 @dataclass(frozen=True)
 class Measures:
-    """Request to the server for measures of the models, from embeddings of all test rows."""
+    """Request to the server for measures of the models, from all parties' test embeddings."""
 
     factory: LocalTableFactory
     embeddings: Mapping[int, np.ndarray]

@@ -241,7 +241,7 @@ def resume(
 
 
 def _go_on(folder: Path, given: Mapping[str, Any]) -> Run:
-    """Resume the run in a claimed folder with the arguments of `resume`."""
+    """Resume the run in a claimed folder, as `resume`; ConfigurationError if it cannot go on."""
     spec = RunSpec.from_toml(folder / CONFIG)
     if (folder / SUMMARY).exists():
         raise ConfigurationError(f"resume: the run in {folder} is complete; nothing is left to do")
@@ -277,7 +277,7 @@ def _carry_out(
     track: Callable[[Row], None] | None,
     progress: Callable[[Progress], None] | None,
 ) -> Run:
-    """Carry out a run on an engine, and store its result."""
+    """Carry out a run on an engine, and store its result; Interrupted if it was stopped."""
     check_gradients()
     recorder = HistoryRecorder(
         job.protocol,
@@ -323,7 +323,7 @@ def _check_track(track: object) -> None:
 
 
 def _parties_of(job: Assembled) -> MutableMapping[int, Party]:
-    """Parties at the start of a run; refuse networks that do not fit into memory."""
+    """Parties at the start of a run; WouldNotFitError for networks larger than the memory."""
     try:
         return job.protocol.parties()
     except (MemoryError, RuntimeError) as error:  # torch raises the second
@@ -367,7 +367,7 @@ def _kept(error: SecureVFLError, recorder: HistoryRecorder, folder: Path) -> Sec
 
 
 def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:
-    """Write the last finite models of a run that diverged; return a sentence on their place."""
+    """Write a diverged run's last finite models, `arrays` of `step`; return a sentence on where."""
     with suppress(OSError):
         (folder / MODELS).touch(mode=0o600)
         np.savez(folder / MODELS, **arrays)

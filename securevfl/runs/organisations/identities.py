@@ -49,10 +49,11 @@ def write_manifest(
     session: str | None,
     terms: Callable[[int, Sequence[str]], Mapping[str, object]] | None = None,
 ) -> dict[str, str]:
-    """Write the manifest of the participants to a new file; return texts on them, by name.
+    """Write the manifest of the participants to the new file `out`; return `described` of it.
 
-    Each of `parties` is ``N=FILE`` or ``N=FILE@POINT``; or ``NAME=FILE`` for all, which are then
-    numbered in order. `session` is the name of the session, random by default. `terms` returns the
+    `server` and FILE are files of public keys. Each of `parties` is ``N=FILE`` or
+    ``N=FILE@POINT``, a party's evaluation point; or ``NAME=FILE`` for all, which are then numbered
+    in order. `session` is the name of the session, random by default. `terms` returns the
     terms of the session from the number of parties and their names; None for a run that a driver
     starts. ConfigurationError if the file exists, or a party is malformed or named twice.
     """
@@ -119,7 +120,7 @@ def sign(manifest: Path, key: Path, party: str) -> dict[str, str]:
 
 
 def described(manifest: Manifest) -> dict[str, str]:
-    """Texts on the participants, the signatures and the terms."""
+    """Texts on participants, signatures and terms, by "session", "server", "party 0" and so on."""
     missing = set(manifest.unsigned)
     lines = {"session": manifest.session, "protocol": manifest.protocol}
     for index, entry in sorted(manifest.entries.items()):

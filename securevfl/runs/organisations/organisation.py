@@ -302,7 +302,7 @@ class Organisation:
     # -- results -------------------------------------------------------------------------------
 
     def save(self) -> Summary:
-        """Write this party's files of the session; return its summary."""
+        """Write this party's files of a trained session, and clear restart files; its summary."""
         made = self.make()
         parties = made.parties()
         self.trained(parties[self.index])

@@ -118,7 +118,7 @@ class EmbeddingJudge(Party):
         self._score = score
 
     async def run(self) -> None:
-        """Collect the embeddings, and score them."""
+        """Collect all parties' embeddings of test rows, and store their measures in `scores`."""
         embeddings = await self.collect("test embedding")
         self.scores = self._score(embeddings)
 

@@ -117,7 +117,7 @@ class Handing(Party):
 
 
 def new_ids(tables: Tables, index: int) -> list[str]:
-    """Ids of a table of new rows. DataError for missing and repeated ones."""
+    """Ids of the new rows of party `index`, as texts; DataError for missing and repeated ones."""
     assert tables.id_column is not None
     return list(own_ids(tables.read(index), tables.id_column))
 
@@ -309,7 +309,10 @@ class PredictingOrganisation(Organisation):
 
 
 def _check_asked(manifest: Manifest, index: int, new: Path | None, name: str, asker: int) -> None:
-    """Raise ConfigurationError if a session cannot predict, or a table is missing or needless."""
+    """Raise ConfigurationError if party `asker` cannot ask party `index` for the prediction `name`.
+
+    So also if the table `new` is missing or needless; DataError for its ids (`new_ids`).
+    """
     terms, parties = Terms.of(manifest), len(manifest.entries) - 1
     owners, cls = parties - terms.helpers, get_protocol(manifest.protocol)
     if cls.predictors is Protocol.predictors or not (cls.apart and terms.own_tables):
