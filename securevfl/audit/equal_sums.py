@@ -148,7 +148,7 @@ def _train(
     degree: int,
     optimizer: str,
 ) -> torch.Tensor:
-    """All sums of a run of split training, differentiable in rows and weights."""
+    """All sums of a run of split training on `batches`, differentiable in rows X and weights W."""
     import torch
 
     powers = [X**i for i in range(1, degree + 1)]

@@ -117,7 +117,7 @@ def untraced(
 def _meant(
     adversary: Adversary, roles: Mapping[str, Sequence[int]], threshold: int
 ) -> Iterator[frozenset[int]]:
-    """All coalitions that an adversary stands for, as sets of party numbers."""
+    """Coalitions (sets of numbers) of the `roles` that an adversary names, T = `threshold`."""
     roles = {name.replace("_", " "): numbers for name, numbers in roles.items()}
     barred = set(roles.get(adversary.without, ()))
     clients = sorted(set(roles.get("client", ())) - barred)
@@ -411,7 +411,7 @@ def _weakest(
     traces: Sequence[tuple[Sequence[Proved], Trace]],
     inputs: _INPUTS,
 ) -> Verdict:
-    """The weakest verdict on a coalition over all traces, each with its outputs."""
+    """Weakest of the verdicts on `whole`'s coalition over all traces, each with its outputs."""
     words: list[Verdict] = [
         _word(claim, one, world, inputs)
         for verdicts, world in traces

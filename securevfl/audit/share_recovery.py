@@ -123,7 +123,7 @@ class Pooled:
 
 
 def pool_shares(recorded: CodedRun, clients: tuple[int, ...], victim: int) -> Pooled:
-    """Decode what clients know of another client's data and first model."""
+    """Decode what colluding `clients` know of the data and first model of client `victim`."""
     code, power = recorded.code, coalition_power(recorded.code, clients)
     view = recorded.view(Coalition(clients=clients))
     F = {c: view.one_per_sender("train-data", 0, c)[victim] for c in clients}

@@ -162,12 +162,12 @@ def _told(
     options: dict[str, Any],
     progress: Callable[[str], None],
 ) -> Report:
-    """`verify` with positional arguments and without a limit, which the child process calls."""
+    """Report of `verify`, without its time limit: the child process calls this one."""
     return verify(protocol, data, progress=progress, **options)
 
 
 def _unchecked(name: str, seed: int, why: str) -> Report:
-    """Report on a protocol of which nothing could be checked."""
+    """Report on a protocol, by name, of which nothing could be checked, and `why`."""
     verdict = conclude(THE_CARD, [Evidence("verify", "silent", why, "failure")])
     return Report(name, {"seed": seed}, (verdict,), library=library())
 

@@ -29,7 +29,7 @@ class Sent:
 
     @property
     def envelope(self) -> tuple[str, int, int, int, int, int, int]:
-        """Values of the message other than its payload, to compare two views."""
+        """All values but the payload, in the order of the fields, to compare two views."""
         ends = self.sender, self.receiver
         return (self.kind, self.round, *ends, self.nbytes, self.sent, self.arrived)
 
@@ -69,7 +69,7 @@ class View:
         }
 
     def one_per_sender(self, kind: str, round: int, receiver: int) -> dict[int, Any]:
-        """Payloads that one receiver received in a round, by sender."""
+        """Payloads of `kind` that one receiver received in a round, by sender."""
         found = self.payloads(kind, round=round, receiver=receiver)
         return {sender: payload for (_, sender, _), payload in sorted(found.items())}
 

@@ -211,7 +211,7 @@ class Sweep:
             )
 
     def methods(self, variants: Sequence[str]) -> list[Method]:
-        """Methods by variants such as ``NAME:option=value``; ConfigurationError for others."""
+        """Methods by variants, ``NAME:option=value``; UnknownNameError or ConfigurationError."""
         data = DataSource(self.source.name, self._data(self.seeds[0])).load()
         if data.task == "regression":
             raise ConfigurationError(
@@ -250,7 +250,7 @@ class Sweep:
         )
 
     def job(self, case: Case, troubled: int, seed: int) -> Job:
-        """The run of a case, a number of parties in trouble, and a seed."""
+        """Job of a case with `troubled` parties in trouble, the first of the seed's `order_of`."""
         method, until = case.method, self.until_of(case)
         who = order_of(seed, self.parties)[:troubled]
         base = case.setting.conditions(self.parties, method.batch_rows)
@@ -343,7 +343,7 @@ class Sweep:
 
 
 def _values(result: Mapping[str, Any], target: float, until: float) -> tuple[float, ...]:
-    """Time and bytes to the target; round time, accuracy and bytes at the end of a run."""
+    """(seconds and bytes to the target, or inf; seconds a round, accuracy and bytes at the end)."""
     if "error" in result:
         return math.inf, math.inf, math.inf, math.nan, math.nan
     summary, curve = result["summary"], result["curve"]
@@ -429,7 +429,7 @@ def _resampled(values: np.ndarray) -> np.ndarray:
 
 
 def _interval(values: np.ndarray) -> tuple[float, float]:
-    """95 % percentile interval of the value over all resamples, both ends sampled values."""
+    """95 % percentile interval (low, high) over all resamples, both ends sampled values."""
     low, high = np.quantile(values, [0.025, 0.975], method="inverted_cdf")
     return float(low), float(high)
 

@@ -141,7 +141,7 @@ _LISTS = ("uplinks", "downlinks", "slowness")
 
 
 def _start(delay: Any, copy: int, seed: int, parties: int) -> Any:
-    """A delay; a trace starts at a round drawn from the seed, its copies at even offsets."""
+    """A delay as it is; copy n of a trace starts at a drawn round, plus n / `parties` of it."""
     if not isinstance(delay, Trace):
         return delay
     length = len(delay.recorded)

@@ -238,7 +238,7 @@ def threshold(
 def _settings(
     laws: Sequence[str], traces: Sequence[Path], conditions: Sequence[str]
 ) -> list[Setting]:
-    """Settings for all options; exponential delays if none is given."""
+    """Settings of all laws, traces and conditions asked for; exponential delays if none is."""
     from securevfl.bench.troubles import conditions_setting, parse_law, trace_setting
 
     found = [parse_law(text) for text in laws]

@@ -65,7 +65,7 @@ def new(
 
 
 def _check_name(kind: str, name: str) -> None:
-    """Refuse a name that no module can have, or that is taken."""
+    """Raise ConfigurationError for a name that no module can have, or that is taken."""
     from securevfl.runs.catalogue import dataset_catalogue, protocols
 
     if not name.isidentifier() or name != name.lower() or iskeyword(name):
@@ -112,7 +112,7 @@ def _class(name: str) -> str:
 
 
 def _next(kind: str, name: str, place: Path) -> list[str]:
-    """Lines that tell the user which files were written, and the next commands."""
+    """Lines for the user: the files written at `place`, and the next commands for this kind."""
     if kind == "study":
         return [f"wrote {place / name}.toml; run it:", f"  securevfl study {place / name}.toml"]
     after = {

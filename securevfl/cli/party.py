@@ -209,7 +209,7 @@ def _folder_of(invitation: Invitation) -> Path:
 
 @contextmanager
 def _interrupted(silence: float) -> Iterator[None]:
-    """Context that prints how to continue after Ctrl-C, and refuses a silence of 0 seconds."""
+    """Context that prints how to go on after Ctrl-C; ConfigurationError for a silence of 0 s."""
     if silence <= 0:
         raise ConfigurationError(f"party: --silence must be above 0, not {silence:g}")
     try:

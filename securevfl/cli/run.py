@@ -154,7 +154,7 @@ def _followed(
 
 
 def _live_again(folder: Path, name: str, served: ExitStack) -> LivePage:
-    """Serve a live page that begins with the steps of a run's checkpoint."""
+    """Live page that begins with the checkpoint of the run `name`; it closes with `served`."""
     from securevfl.runs.catalogue import get_protocol
     from securevfl.runs.engines.registry import get_engine
     from securevfl.runs.spec import CONFIG, RunSpec
@@ -173,7 +173,7 @@ def _live_page(
     served: ExitStack,
     earlier: Sequence[Mapping[str, Any]] = (),
 ) -> LivePage:
-    """Serve a live page until `served` closes, and print its address."""
+    """Serve a live page until the stack `served` closes, and print its address."""
     from securevfl.report.live import LivePage
 
     page = served.enter_context(LivePage(protocol, title, engine))

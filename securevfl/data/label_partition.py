@@ -130,7 +130,7 @@ def check_label_sets(sets: Sequence[NDArray[np.int64]], rows: int) -> None:
 def unheld_classes(
     labels: np.ndarray, sets: Sequence[NDArray[np.int64]], test_labels: np.ndarray
 ) -> tuple[int, ...]:
-    """Class numbers of test rows that no label owner holds, so that no model learns them."""
+    """Class numbers of test rows that no owner's `sets` of rows have: no model learns them."""
     held = np.unique(labels[np.concatenate(list(sets))])
     return tuple(int(k) for k in np.setdiff1d(np.unique(test_labels), held))
 

@@ -76,7 +76,7 @@ class Aggregation(ABC):
         present: np.ndarray,
         parties: Iterable[int],
     ) -> dict[int, np.ndarray]:
-        """Gradients for several clients (see `gradient`), perhaps one shared read-only array."""
+        """Gradients by client, each as `gradient`'s, perhaps one shared read-only array."""
         return {n: self.gradient(gradient, stack, present, n) for n in parties}
 
 
@@ -91,7 +91,7 @@ class Mean(Aggregation):
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """Gradient (1/|S|) dL/dH in rows where the client is present, else zeros."""
+        """Gradient (1/|S|) dL/dH, (rows, h) float32, in rows where `party` is present, else 0."""
         own: np.ndarray = gradient / _count(present).astype(np.float32)
         return np.where(present[party][:, None], own, np.float32(0))
 
@@ -102,7 +102,7 @@ class Mean(Aggregation):
         present: np.ndarray,
         parties: Iterable[int],
     ) -> dict[int, np.ndarray]:
-        """Gradients for several clients; one shared array if all are present in all rows."""
+        """Gradients by client, one shared array if all are present in all rows."""
         parties = list(parties)
         if parties and present.all():
             own = self.gradient(gradient, stack, present, parties[0])
@@ -120,7 +120,7 @@ class Sum(Aggregation):
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """Gradient dL/dH in rows where the client is present, else zeros."""
+        """Gradient dL/dH, (rows, h) float32, in rows where `party` is present, else zeros."""
         return np.where(present[party][:, None], gradient, np.float32(0))
 
 
@@ -138,7 +138,7 @@ class Concatenation(Aggregation):
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """Gradient of the client's own columns of dL/dH."""
+        """Columns of dL/dH that are the client's own, (rows, h) float32."""
         h = stack.shape[2]
         own = gradient[:, party * h : (party + 1) * h]
         return np.where(present[party][:, None], own, np.float32(0))

@@ -315,7 +315,7 @@ def refuse_codes(kind: str, coded: int) -> None:
 def _mlp(
     features: int, widths: Sequence[int], cardinalities: Sequence[int], embedding: int
 ) -> tuple[nn.Module, int]:
-    """Network of `mlp`, preceded by embedding tables for columns of category codes."""
+    """(network of `mlp` after embedding tables for category codes, multiply-adds of a row)."""
     from torch import nn
 
     if not cardinalities:

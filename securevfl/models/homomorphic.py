@@ -40,7 +40,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
-        """Ciphertexts of int64 values, flat, under a public key."""
+        """Ciphertexts of int64 values, (size,), under the public key's bytes."""
 
     @abstractmethod
     def add(self, key: bytes, ciphertexts: Sequence[tuple[bytes, ...]]) -> tuple[bytes, ...]:
@@ -50,7 +50,7 @@ class Scheme(ABC):
     def decrypt(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], size: int, summands: int
     ) -> np.ndarray:
-        """Exact sum of `summands` encrypted vectors, (size,) int64."""
+        """Exact sum of `summands` encrypted vectors, (size,) int64; RunError if it is not exact."""
 
     def fault(self, secret: bytes, ciphertexts: Any, values: np.ndarray, summands: int) -> str:
         """Text on a fault of ciphertexts that must hold exactly these values; "" if there is none.
@@ -86,7 +86,7 @@ class Scheme(ABC):
     def _faults(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], values: np.ndarray, summands: int
     ) -> Iterator[str]:
-        """Faults of ciphertexts of the right size; see `fault`."""
+        """Sentences on faults of ciphertexts of the right size; arguments are those of `fault`."""
 
     @abstractmethod
     def nbytes(self, size: int) -> int:

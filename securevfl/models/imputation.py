@@ -89,7 +89,7 @@ class Nothing(Imputation):
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings received; the other clients count as absent."""
+        """(stack of embeddings received, present); the other clients count as absent."""
         return gather(fresh, self.parties)
 
 
@@ -99,7 +99,7 @@ class Zeros(Imputation):
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings received, zeros for the others; all clients count as present."""
+        """(stack of embeddings, zeros for missing ones, present); all clients count as present."""
         stack, present = gather(fresh, self.parties)
         return stack, np.ones_like(present)
 
@@ -119,7 +119,7 @@ class Buffer(Imputation):
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings received, the newest earlier ones for others; all clients count as present."""
+        """(stack, the newest earlier embeddings for missing ones, present); all are present."""
         stack, known = self.last.complete(fresh, places)
         return stack, np.ones_like(known)
 

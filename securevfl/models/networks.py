@@ -27,7 +27,7 @@ SLOPE = 0.01  # of a leaky ReLU below 0 (DVFL, appendix D.1.1)
 
 
 def two_layers(features: int, hidden: int, outputs: int, last: Activation) -> nn.Module:
-    """Linear, leaky ReLU and Linear, then the activation `last`."""
+    """Linear, leaky ReLU and Linear (features - hidden - outputs), then the activation `last`."""
     from torch import nn
 
     ends: dict[Activation, list[nn.Module]] = {

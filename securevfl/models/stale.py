@@ -86,7 +86,7 @@ class LastEmbeddings:
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray, *, oldest: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Stored embeddings (see `at`), with some clients' replaced by fresh ones."""
+        """(stack, present) of `at`, with the clients' embeddings in `fresh` in place of stored."""
         stack, present = self.at(places, oldest=oldest)
         for party, embedding in fresh.items():
             stack = stack.astype(embedding.dtype, copy=False)

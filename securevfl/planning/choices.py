@@ -86,7 +86,7 @@ class Choice:
 
 
 def feasible_segments(cls: type[Protocol], parties: int, config: Any, shape: Shape) -> list[int]:
-    """Feasible numbers of segments K, or the requested K alone; ConfigurationError for none."""
+    """Feasible numbers of segments K, or the K asked for; ConfigurationError if there is none."""
 
     def wanted(segments: int) -> int:
         return cls.results(config.model_copy(update={"segments": segments}), parties)[1]
@@ -115,7 +115,7 @@ def choice_of(
     sealed: bool,
     seed: int,
 ) -> Choice:
-    """Expected cost of the configured K for a protocol whose clients share data and models."""
+    """Expected seconds, bytes and memory of `config`'s K, if clients share data and models."""
     outline = cls.outline(config, shape)
     assert outline is not None
     N, K = len(shape.widths), config.segments
@@ -224,7 +224,7 @@ def _of_times(
     memory: tuple[int, int],
     **more: Any,
 ) -> Choice:
-    """The `Choice` with its bytes, times and memory filled in from these messages."""
+    """`Choice` of K = `segments` with the bytes, seconds and memory of these messages."""
     total = sent.total
     return Choice(
         segments=segments,

@@ -210,7 +210,7 @@ def _by_needs(
     seed: int,
     options: Mapping[str, Any],
 ) -> Forecast:
-    """The forecast for a protocol that states its own numbers: the K asked for, or all feasible."""
+    """Forecast by the protocol's own numbers, K given or any; ConfigurationError if none fits."""
     holds = "helpers" in cls.Config.model_fields  # holders, whose number bounds K
     tried = range(1, shape.rows + 1) if holds and "segments" not in options else [config.segments]
     configs: list[Any] = []
@@ -252,7 +252,7 @@ def _forecast(
     choices: tuple[Choice, ...],
     settings: Mapping[str, Any],
 ) -> Forecast:
-    """The forecast; its command has these settings and the segments of the best choice."""
+    """Forecast of `planned`; its command has `settings` and the segments of the best choice."""
     best, config, shape = _fastest(choices), planned.config, planned.shape
     changes = remedies(planned, best)
     helped = best.helpers or any(one.helpers for one in changes)
@@ -282,7 +282,7 @@ def _forecast(
 
 
 def _warnings(planned: Planned, best: Choice, parties: int, released: Odometer | None) -> list[str]:
-    """Warnings about what decoded sums reveal and about the cost of cohorts."""
+    """Sentences on what decoded sums (`released`) reveal and on the cost of cohorts for `best`."""
     cls, config, shape = planned.protocol, planned.config, planned.shape
     found = [*told_by_sums(released)]
     cohorts = cls.cohorts(config, parties)

@@ -17,12 +17,12 @@ from securevfl.protocols.base.schedule import Outline, Post
 
 
 def message_bytes(kind: str, payload: object, *, sealed: bool, modulus: int | None = None) -> int:
-    """Bytes of a message as in the transcript; elements of the field of `modulus` are packed."""
+    """Bytes of a message with envelope (and seal); elements modulo `modulus` are packed."""
     return envelope(kind) + size(payload, modulus=modulus) + (OVERHEAD if sealed else 0)
 
 
 def post_bytes(post: Post, client: int, *, sealed: bool) -> int:
-    """Bytes of a planned message with its envelope, sent by a client or the server."""
+    """Bytes of a planned message to one party, with envelope (and seal), from client or server."""
     payload = post.payloads[client if len(post.payloads) > 1 else 0]
     return message_bytes(post.kind, payload, sealed=sealed, modulus=post.modulus)
 
@@ -126,7 +126,7 @@ def _reached(post: Post, parties: int) -> int:
 
 
 def senders_of(post: Post, round: int, parties: int) -> Sequence[int]:
-    """Clients that send a planned message in a round."""
+    """Clients that send `post` in a round: all of `parties` unless it says otherwise."""
     return range(parties) if post.senders is None else post.senders(round)
 
 

@@ -72,7 +72,7 @@ def proof_page(proof: Proof, world: Trace) -> str:
 
 
 def _claim(whole: Verdict, verdict: Verdict, world: Trace) -> dict[str, Any]:
-    """Page content for a coalition: its verdict over all schedules, and its drawn view."""
+    """Page content of a coalition: its verdict over all schedules, one trace's view and steps."""
     some = frozenset(verdict.coalition)
     moves = [step for step in verdict.steps if step.what == "move"]
     others = [step for step in verdict.steps if step.what != "move"]

@@ -239,7 +239,7 @@ def _means(cells: Cells, values: Mapping[int, float]) -> list[float]:
 
 
 def _used(record: Record, cells: Cells, party: int) -> list[float] | None:
-    """Number of times that the server used a party, in each column."""
+    """Number of times that the server used a party, in each column of `cells`; None if unknown."""
     times = [row["time"] for row in record.rows if row.get("client") == party]
     if party == SERVER or not any("client" in row for row in record.rows):
         return None

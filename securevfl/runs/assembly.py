@@ -104,7 +104,7 @@ def schedule_of(protocol: Protocol, spec: RunSpec) -> Schedule | None:
 def make_protocol(
     protocol: str, options: Mapping[str, object], data: VerticalDataset, seed: int
 ) -> tuple[Protocol, Any]:
-    """A protocol with its validated options, for a data set."""
+    """(protocol made for a data set and `seed`, its validated options)."""
     check_default_dtype()
     cls = get_protocol(protocol)
     config = make_config(cls, options)

@@ -78,7 +78,7 @@ def _strongest(cells: Sequence[Cell], names: Collection[str]) -> str:
 
 
 def _cells(path: Path) -> list[Cell]:
-    """Cells of a stored attack matrix."""
+    """Cells of a stored attack matrix; DataError if they are malformed."""
     try:
         found: list[Cell] = json.loads(path.read_text())["cells"]
         got(found)  # whatever is missing is missed here

@@ -93,7 +93,7 @@ class ExportedModel:
         return network
 
     def _weights(self, prefix: str) -> dict[str, np.ndarray]:
-        """Arrays whose names start with `prefix`, by the rest of the name; all must be finite."""
+        """Arrays whose names start with `prefix`, by the rest; DataError if one is not finite."""
         found = {k[len(prefix) :]: v for k, v in self.arrays.items() if k.startswith(prefix)}
         for name, values in found.items():
             if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
@@ -139,7 +139,7 @@ class ClientModel(ExportedModel):
 
     @functools.cached_property
     def _polynomial(self) -> np.ndarray:
-        """Weights of a polynomial network, (d D + 1, h) float64."""
+        """Weights of a polynomial network, (d D + 1, h) float64; DataError for another shape."""
         spec, weights = self._network(), self._weights("network/")
         shape = (expanded_width(spec["features"], spec["depth"]), spec["width"])
         if "weight" not in weights or weights["weight"].shape != shape:
@@ -584,7 +584,7 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
 
 
 def _loaded(make: Callable[[], Module], weights: Mapping[str, np.ndarray], *, own: bool) -> Module:
-    """A torch module with these weights, in double precision and evaluation mode.
+    """Torch module of `make` with these weights, float64, in evaluation mode; DataError if unfit.
 
     Shapes are compared on the meta device first, because a file may describe a network of any size.
     A user's own network may not support this.

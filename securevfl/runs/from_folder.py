@@ -126,7 +126,7 @@ def _check_columns(
     model: Run | JointModel,
     summary: Summary,
 ) -> None:
-    """Refuse a file that lacks columns of its party, or files in another order (DataError)."""
+    """Raise DataError for a frame without its party's columns, or files in another order."""
     fitted = _fitted(model)
     wanted = [[column.name for column in one.columns] for one in fitted]
     names = summary.get("party_names") or [f"party {n}" for n in range(len(wanted))]
@@ -193,7 +193,7 @@ def trace_folder(
 
 
 def _party(names: PartyNames, word: str | None, last: int) -> int | None:
-    """Number of the party that a word names; `last` is the last client's number, if known."""
+    """Number of the party that a word names, up to `last` if known; else ConfigurationError."""
     if word is None:
         return None
     found = names.number(word)

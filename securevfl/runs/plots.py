@@ -200,7 +200,7 @@ def _finish(figure: Figure, panels: Sequence[Axes], title: str, path: Path) -> N
 def _band(
     seeds: Sequence[Rows], axis: str, measure: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Smallest, mean and largest value over seeds, on a common axis, by linear interpolation."""
+    """(axis, smallest, mean, largest value of a measure over seeds), interpolated linearly."""
     import numpy as np
 
     end = min(rows[-1][axis] for rows in seeds)

@@ -173,7 +173,7 @@ def choose(
 
 
 def _mean(choice: Choice, folder: Path, jobs: Sequence[Job]) -> float | None:
-    """Mean measure of the jobs of one combination, negative for errors; None if one is missing."""
+    """Mean of the choice's measure over all jobs, negative for errors; None if one is missing."""
     values = list(_values(choice, folder, jobs))
     return math.fsum(values) / len(values) if len(values) == len(jobs) else None
 

@@ -96,7 +96,7 @@ class Job:
 
 
 def store(folder: Path, job: Job, result: Mapping[str, Any]) -> None:
-    """Write the result of a job; an interrupted write leaves no partial file."""
+    """Write a job's result below `folder`, with its settings' digest; never a partial file."""
     write_keyed(job.path(folder), job.key(), result)
 
 
@@ -106,7 +106,7 @@ def stored(folder: Path, job: Job) -> dict[str, Any] | None:
 
 
 def write_keyed(path: Path, key: str, result: Mapping[str, Any]) -> None:
-    """Write a result with a digest of its settings; no partial file is left."""
+    """Write a result as JSON with `key`, the digest of its settings; never a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, json.dumps({"key": key, **result}))
 

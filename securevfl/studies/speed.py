@@ -71,7 +71,7 @@ def _of_run(
 def reached(
     curve: Sequence[Mapping[str, Any]], measure: str, target: float
 ) -> tuple[float, float] | None:
-    """Virtual second and bytes when a measure first reaches a value; None if never."""
+    """(virtual second, bytes) at which a curve's measure first reaches `target`; None if never."""
     sign = -1.0 if measure in FALLING else 1.0
     before = None
     for row in curve:
@@ -86,7 +86,7 @@ def reached(
 
 
 def _area(curve: Sequence[Mapping[str, Any]], measure: str, begin: float, horizon: float) -> float:
-    """Mean of a measure over virtual time from `begin` to `horizon`, by trapezoids."""
+    """Mean of a curve's measure from virtual second `begin` to `horizon`, by trapezoids."""
     times = np.array([row["time"] for row in curve], np.float64)
     values = np.array([row[measure] for row in curve], np.float64)
     if horizon <= begin:

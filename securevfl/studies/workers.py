@@ -148,7 +148,7 @@ _numbers: dict[str, int] = {}
 
 
 def _prepare(stop: Any, reports: Any, keys: Sequence[str]) -> None:
-    """Ignore Ctrl-C, which the parent handles, and end if the parent is killed."""
+    """Prepare a worker: store queue and stop event, ignore Ctrl-C, end with a killed parent."""
     global _stop, _reports
     _stop, _reports = stop, reports
     _numbers.update({key: number for number, key in enumerate(keys)})

@@ -11,6 +11,6 @@ Check = Callable[..., None]
 
 
 def require(met: Any, protocol: ProtocolLike, why: str) -> None:
-    """Raise an AssertionError with the protocol's name and the reason unless `met` is true."""
+    """Raise an AssertionError with the protocol's name and `why` unless `met` is true."""
     if not met:
         raise AssertionError(f"{class_of(protocol).name}: {why}")

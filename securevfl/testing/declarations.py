@@ -54,7 +54,7 @@ def disagreements(outcome: Outcome) -> list[str]:
 
 
 def _fault(spec: MessageSpec, key: MessageKey, payload: Any) -> str:
-    """Sentence on how a message departs from its declaration; empty if it does not."""
+    """Sentence on how a payload departs from the declaration `spec` of its kind; else ""."""
     array = array_of(payload)
     shape = None if spec.shape is None else spec.shape(key)
     if spec.count is not None and spec.count(key) < 1:

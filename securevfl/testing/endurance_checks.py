@@ -97,7 +97,7 @@ def _settings(made: Any) -> Iterator[Setting]:
 def _is_possible(
     setting: Setting, protocol: ProtocolLike, data: VerticalDataset | None, options: dict[str, Any]
 ) -> bool:
-    """Whether there are enough parties for a setting, such as one with wrong uploads."""
+    """Whether the protocol can be made with a setting's options, which may need more parties."""
     try:
         make(protocol, data, **options | dict(setting.options))
     except ConfigurationError:
@@ -108,7 +108,7 @@ def _is_possible(
 def _run_in(
     setting: Setting, protocol: ProtocolLike, data: VerticalDataset | None, options: dict[str, Any]
 ) -> Outcome:
-    """Outcome of a run in a setting; an error that ends the run fails the check."""
+    """Outcome of a run in a setting; AssertionError if an error ended the run."""
     given = options | dict(setting.options)
     cls = _lying(protocol, setting.wrong_uploads) if setting.wrong_uploads else protocol
     try:

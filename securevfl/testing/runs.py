@@ -220,7 +220,7 @@ def paper_conditions(protocol: Protocol) -> Conditions:
 def state_at(
     protocol: ProtocolLike, data: VerticalDataset, instant: int, **options: Any
 ) -> tuple[bytes, list[Event]]:
-    """Bytes of the state at an instant (virtual nanoseconds), and the events up to it."""
+    """(bytes of a run's state at an instant in virtual nanoseconds, the events up to it)."""
     return states_at(protocol, data, [instant], **options)[instant]
 
 

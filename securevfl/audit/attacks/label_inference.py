@@ -131,7 +131,7 @@ def gradient_directions(
     classes: int,
     stream: np.random.Generator,
 ) -> Outcome:
-    """Attack that guesses the class whose known rows have the nearest mean direction."""
+    """Outcome of guessing the class whose `known` rows have the nearest mean gradient direction."""
     directions = unit(gradients)
     own = labels[known]
     means = [directions[known[own == c]].mean(axis=0) for c in np.unique(own)]

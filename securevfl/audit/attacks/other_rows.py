@@ -76,7 +76,7 @@ def _axes(others: np.ndarray) -> np.ndarray:
 def _signs(
     rows: np.ndarray, labels: np.ndarray, known: np.ndarray, other_labels: np.ndarray
 ) -> np.ndarray:
-    """Signs of the axes, (r,), that make attacked rows most like the others."""
+    """Signs of the axes, (r,), 1 or -1, that make attacked rows most like rows `known` (others)."""
     agree = _marks(rows, labels, other_labels) * _marks(known, other_labels, labels)
     return np.where(agree.sum(axis=0) < 0, -1.0, 1.0)
 

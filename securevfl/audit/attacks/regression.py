@@ -88,7 +88,7 @@ def _solve(x: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
 def _ridge(
     x: np.ndarray, y: np.ndarray, used: np.ndarray, held: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """Ridge weights with the best penalty for held-out pairs, and the penalty."""
+    """(ridge weights of rows `used`, penalty), that with the least error on rows `held`."""
     best: tuple[float, np.ndarray, float] | None = None
     for penalty in _PENALTIES:
         weight = _solve(x[used], y[used], penalty)

@@ -236,7 +236,7 @@ def columns_of_span(
 
 
 def _descend(white: np.ndarray, basis: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, float]:
-    """End point of damped Gauss-Newton steps on the unit sphere, and its misfit."""
+    """(end point, misfit) of damped Gauss-Newton steps from x on the unit sphere."""
     damping, identity = 1.0, np.eye(len(x))
     vector, rest, misfit = _square(white, basis, x)
     for _ in range(_STEPS):

@@ -73,7 +73,7 @@ def _factories(protocol: type[Protocol], size: Size) -> tuple[RunFactory, RunFac
 
 
 def uploads(recorded: CodedRun, round: int, aligned: bool = True) -> dict[int, np.ndarray]:
-    """Uploads of a round by client; `aligned` sorts their rows into the order of the data."""
+    """Uploads of a recorded round by client; `aligned` sorts their rows in the data's order."""
     rows, _ = recorded.attempts[round]
     order = np.argsort(rows) if aligned else np.arange(len(rows))
     view = recorded.view(Coalition(server=True))

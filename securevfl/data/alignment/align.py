@@ -61,7 +61,7 @@ async def align(
 async def _common(
     party: Party, ids: Sequence[str], row: dict[str, int], members: Sequence[int], name: str
 ) -> list[str]:
-    """Identifiers that all members have, in the leader's order; DataError for a foreign one."""
+    """Identifiers that all have, in the order of the leader (last); DataError for a foreign one."""
     leader, others = members[-1], members[:-1]
     if party.index == leader:
         party.broadcast(name, tuple(ids), to=others)
@@ -87,7 +87,7 @@ async def _common(
 
 
 def _check_ids(ids: object, member: int, leader: int) -> None:
-    """Refuse a leader's identifiers if one is no text or is repeated (DataError)."""
+    """Raise DataError, which names both, if a leader's identifiers are no texts or are repeated."""
     whose = f"align: party {leader} sent party {member}"
     if not isinstance(ids, tuple | list) or not all(type(one) is str for one in ids):
         raise DataError(f"{whose} identifiers that are not a list of texts; do not go on with it.")
@@ -99,7 +99,7 @@ def _check_ids(ids: object, member: int, leader: int) -> None:
 
 
 def _check_truths(given: object, count: int, member: int, sender: int) -> None:
-    """Refuse an answer that is not a truth value for each identifier (DataError)."""
+    """Raise DataError unless `sender` gave `member` bools (`count`,), one for each identifier."""
     if not isinstance(given, np.ndarray) or given.dtype != bool or given.shape != (count,):
         told = f"{given.dtype} {given.shape}" if isinstance(given, np.ndarray) else type(given)
         raise DataError(

@@ -214,7 +214,7 @@ def common_rows(
 def match_plainly(
     ids: Sequence[Sequence[str]],
 ) -> tuple[list[NDArray[np.intp]], list[str]]:
-    """Rows of the ids that all tables hold, one array a table; ids are compared in plain form."""
+    """(rows of the common ids, an array a table; no notes); ids are compared as they are."""
     rows = [{key: row for row, key in enumerate(held)} for held in ids]
     common = set(rows[0]).intersection(*rows[1:])
     return [np.array([held[key] for key in common], dtype=np.intp) for held in rows], []
@@ -223,7 +223,7 @@ def match_plainly(
 def _common_rows(
     everyone: Sequence[PartyTable], first: int, id_column: str, match: Match, keep: bool
 ) -> tuple[list[NDArray[np.intp]], list[str]]:
-    """Rows of the common ids in each table, in the order of table `first`; DataError for none."""
+    """(rows of the common ids a table, in the order of `first`; notes); DataError for none."""
     ids = [own_ids(table, id_column) for table in everyone]
     kinds = [_kind(held) for held in ids]
     if len(set(kinds)) > 1:
@@ -260,7 +260,7 @@ def _common_rows(
 def _refuse_other_writing(
     tables: Sequence[PartyTable], ids: Sequence[dict[str, int]], common: set[str]
 ) -> None:
-    """Refuse a join if ids were left out only because tables write them differently.
+    """Raise DataError if ids were left out only because tables write them differently.
 
     Ids that are not common are compared after normalisation: capitals, spaces, leading and trailing
     zeros, and look-alike characters. Nothing is refused if two ids of one table differ only in

@@ -218,7 +218,7 @@ class _Link:
         return await self.party.receive(f"{self.name} {kind}", sender=self.peer)
 
     def checked(self, found: object, kind: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-        """A received array, checked for type and shape; RunError for anything else."""
+        """A received array of this dtype and shape; RunError, which names `kind`, for another."""
         if isinstance(found, np.ndarray) and found.dtype == dtype and found.shape == shape:
             return found
         given = f"{getattr(found, 'dtype', type(found).__name__)} {getattr(found, 'shape', '')}"
@@ -263,7 +263,7 @@ def _parts(count: int) -> Iterator[tuple[int, int]]:
 async def _collect(
     links: Sequence[_Link], identifiers: Sequence[str], progress: Progress
 ) -> np.ndarray:
-    """Rows of the collector that all others have; each other party receives its matching rows."""
+    """Own rows that all others have, (common,); each link's party is sent its matching rows."""
     held = np.ones(len(identifiers), bool)
     found: list[tuple[_Link, np.ndarray, np.ndarray]] = []
     order: np.ndarray | None = None
@@ -291,7 +291,7 @@ async def _collect(
 async def _taken_up(
     link: _Link, identifiers: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Result of `_compare` before a restart; None unless both ends stored the same session."""
+    """(places, proofs, rows) of `_compare` before a restart; None unless both ends stored them."""
     kept = link.kept(identifiers)
     if kept is None:
         return None
@@ -340,7 +340,7 @@ async def _compare(
 
 
 async def _answer(link: _Link, identifiers: Sequence[str], progress: Progress) -> np.ndarray:
-    """Own rows that the collector names as common; DataError without proof that it has them."""
+    """Own rows that the collector names; DataError without proof that it has them, or RunError."""
     hello = await link.receive("keys")
     done = None
     if isinstance(hello, np.ndarray):  # the session of a pair that the collector has finished
@@ -368,7 +368,7 @@ async def _answer(link: _Link, identifiers: Sequence[str], progress: Progress) -
 async def _evaluate(
     link: _Link, identifiers: Sequence[str], hello: object, progress: Progress
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Send own values, sorted, to the collector; return their row numbers and their proofs."""
+    """Send own values, sorted; return (row numbers, proofs) in that order. RunError if it errs."""
     if type(hello) is not tuple or len(hello) != 3 or type(hello[1]) is not bytes:
         raise RunError(f"psi: {link.whose} sent no keys; it does not follow the protocol")
     count, session = link.size(hello[0]), hello[1]
@@ -422,7 +422,7 @@ def check_places(places: np.ndarray, held: int, member: int, collector: int) -> 
 
 
 async def _agree(party: Party, ring: Sequence[int], common: Sequence[str], name: str) -> None:
-    """Refuse the intersection unless all members have the same identifiers in the same order.
+    """Raise DataError unless all of `ring` found the same identifiers in the same order.
 
     Members send each other a hash of the intersection.
     """

@@ -132,7 +132,7 @@ def _check_finite(where: str, array: np.ndarray) -> None:
 
 
 def check_labels(asked: str, labels: np.ndarray, task: str, classes: Sequence[str]) -> None:
-    """Raise DataError unless labels are (rows,), with class numbers in range or finite targets."""
+    """Raise DataError (`asked`: ...) unless labels are (rows,), of `classes` or finite targets."""
     if labels.ndim != 1:
         raise DataError(f"{asked}: the shape is {labels.shape}; one label per row is needed.")
     if task == "regression":

@@ -142,7 +142,7 @@ def strip_columns(shape: tuple[int, int, int], parties: int, strips: Strips) -> 
 def divide_images(
     shape: tuple[int, int, int], parties: int | None, strips: Strips
 ) -> tuple[Positions, str]:
-    """Divide images into strips by `strip_columns`; also return a sentence for reports."""
+    """(column numbers of each party's strip, by `strip_columns`; a sentence for reports)."""
     count = min(DEFAULT_PARTIES, int(np.prod(shape))) if parties is None else parties
     rule = f"{count} image strips of pixel {strips}, numpy.array_split"
     return strip_columns(shape, count, strips), rule

@@ -38,7 +38,7 @@ def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
 
 
 def label_column(frame: pd.DataFrame, label: str, what: str) -> pd.Series:
-    """The label column; if there is none, a DataError lists the columns that there are."""
+    """The label column; if there is none, a DataError begins with `what` and lists the columns."""
     if label not in frame.columns:
         raise DataError(
             f"{what} has no column {label!r} for the label; its columns are {listed(frame)}."
@@ -55,7 +55,7 @@ def listed(frame: pd.DataFrame, most: int = 12) -> str:
 
 
 def feature_columns(frame: pd.DataFrame, leave_out: Sequence[str], what: str) -> pd.DataFrame:
-    """The table without label, group and dropped columns; DataError if none is left."""
+    """The table without the columns `leave_out`; DataError, which names `what`, if none is left."""
     unknown = [c for c in leave_out if c not in frame.columns]
     if unknown:
         raise DataError(

@@ -51,7 +51,7 @@ class Alone:
 def split_rows(
     rows: Rows, groups: np.ndarray | None, options: TableOptions
 ) -> tuple[Rows, Rows, str]:
-    """Draw the test rows, by group, stratified or at random; also a sentence for reports."""
+    """(training rows, test rows by group, stratified or at random, a sentence for reports)."""
     labels, fraction, seed = rows.labels, options.test_fraction, options.seed
     if groups is None:
         train, test, rule = draw_test_rows(labels, options)

@@ -209,7 +209,7 @@ def listed_names(given: Sequence[str] | str) -> tuple[str, ...]:
 def refuse_repeated(
     names: Sequence[str], remedy: str = "rename or drop one", *, where: str = ""
 ) -> None:
-    """Refuse repeated column names; DataError names the first."""
+    """Raise DataError for repeated names, which says the first, `where` and the `remedy`."""
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise DataError(f"{where}two columns are called {twice!r}; {remedy}.")

@@ -98,7 +98,7 @@ class Preprocessor:
         return parts
 
     def _apply(self, rows: RawRows, told: list[str]) -> tuple[NDArray[np.float32], ...]:
-        """Arrays and errors of `apply`; warnings are not raised but added to the list `told`."""
+        """Arrays, and DataError, of `apply`; warnings are not raised but added to `told`."""
         import pandas as pd
 
         if isinstance(rows, (list, tuple)) and len(rows) == len(self.parties):

@@ -117,7 +117,7 @@ class Cross:
     def step(
         self, network: ClientNetwork, rows: np.ndarray, received: Sequence[np.ndarray]
     ) -> float:
-        """One update of the network and the heads; return the loss before it."""
+        """Update network and heads by own rows (B, d) and what others sent; the loss before it."""
         import torch
 
         others = [tensor(z, np.float32) for z in received]
@@ -175,7 +175,7 @@ def shared_weights(network: TorchNetwork, objective: Objective) -> dict[str, np.
 def load_shared(
     network: TorchNetwork, objective: Objective, weights: Mapping[str, np.ndarray]
 ) -> None:
-    """Put averaged weights of `shared_weights` back; all others stay."""
+    """Put averaged weights of `shared_weights` into network and objective; all others stay."""
     import torch
 
     parameters, names = parameters_of(network), upper_names(network.module)

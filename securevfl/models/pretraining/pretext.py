@@ -202,11 +202,11 @@ class Scarf(Objective):
     def views(
         self, rows: np.ndarray, pool: np.ndarray, rate: float, stream: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The rows themselves and a corrupted view of them."""
+        """(the rows (B, d), a view with a share `rate` of cells from `pool`), by `corrupt`."""
         return rows, corrupt(rows, pool, rate, stream)
 
     def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:
-        """InfoNCE loss of the projections of both views."""
+        """InfoNCE loss, a scalar, of the projections of both views' embeddings, each (B, h)."""
         head = self.heads["projector"]
         return info_nce(head(one), head(two), self.sizes.temperature)
 
@@ -284,7 +284,7 @@ class SimSiam(TwoViews):
         return projected.detach()
 
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
-        """Negative cosine similarity of query and key."""
+        """Negative cosine similarity of query and key, (B, d), a mean; `side` is not used."""
         return negative_cosine(query, key)
 
 
@@ -327,7 +327,7 @@ class Byol(_Slow):
     """Distance of predictions to the slow copy's projections."""
 
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
-        """Normalised distance of query and key."""
+        """Normalised distance of query and key, (B, d), a mean; `side` is not used."""
         return normalised_distance(query, key)
 
 

@@ -116,7 +116,7 @@ def own_rows(aligned: np.ndarray, alone: np.ndarray | None) -> np.ndarray:
 
 
 def batches_of(rows: int, config: PretrainingOptions, stream: Stream) -> Batches:
-    """Batches for pre-training on `rows` rows, of `pretrain_batch` rows each."""
+    """Batches of row numbers below `rows`, of `config.pretrain_batch` each, drawn by `stream`."""
     return Batches(rows, 1, config.pretrain_batch, stream)
 
 

@@ -347,7 +347,7 @@ def _keep_wrong_uploads(parties: Mapping[int, Party], folder: Path) -> list[Path
 
 
 def _kept(error: SecureVFLError, recorder: HistoryRecorder, folder: Path) -> SecureVFLError:
-    """The error, extended by what was stored: evidence of lies, or the last good models."""
+    """The error, with the place in `folder` of stored evidence of lies or of last good models."""
     from securevfl.active.judge import LieFoundError
 
     wrong = _keep_wrong_uploads(recorder.parties, folder)

@@ -65,7 +65,7 @@ class SimulationEngine:
 
 
 def _simulation(job: Assembled, recorder: HistoryRecorder, state: State | None) -> Simulation:
-    """The simulation at its start, or restored from a checkpoint's state."""
+    """The simulation at its start, or from a checkpoint's state; CheckpointError if that fails."""
     parties = dict(recorder.parties)
     recorder.parties = parties  # who comes back after a crash is put into it
     parts: dict[str, Any] = {

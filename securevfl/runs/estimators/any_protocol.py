@@ -133,7 +133,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
         return self
 
     def _weights(self, y: np.ndarray) -> dict[str, object]:
-        """Protocol option for `class_weight`; empty if it is None."""
+        """Protocol option for `class_weight`, none for None; ConfigurationError if it is unfit."""
         weight = self.class_weight
         if weight is None:
             return {}

@@ -97,7 +97,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         weights: np.ndarray | None = None,
         **more: object,
     ) -> None:
-        """Train on prepared columns and targets, and store the run's results.
+        """Train on columns (rows, d) and targets (rows,), store the results; DataError for one row.
 
         `weights` has a weight above 0 per row. `more` has options of the protocol that depend on
         the targets.
@@ -130,7 +130,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     def _weighed(
         self, X: np.ndarray | pd.DataFrame, y: np.ndarray, weights: ArrayLike | None
     ) -> tuple[np.ndarray | pd.DataFrame, np.ndarray, np.ndarray | None]:
-        """Rows, labels and weights without the rows of weight 0."""
+        """(X, y, weights) without the rows of weight 0; unchanged for no weights."""
         if weights is None:
             return X, y, None
         weights = checked_weights("fit", weights, len(y), zero=True)
@@ -164,7 +164,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _checked(self, X: object, y: object = None, *, fitting: bool = False) -> Any:
-        """X, or (X, y) if `fitting`: float64 numbers, or a data frame if a column is no number."""
+        """X, or (X, y) if `fitting`: float64, or a data frame if it has texts; or DataError."""
         table = as_frame(X)
         given = {"y": y, "y_numeric": is_regressor(self)} if fitting else {}
         if fitting:
@@ -184,7 +184,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         return frame, y
 
     def _chosen(self, more: Mapping[str, object]) -> dict[str, Any]:
-        """Options of the protocol from the estimator's parameters."""
+        """Options of the protocol from the parameters; ConfigurationError for one given twice."""
         named = {name: getattr(self, name) for name in ("rounds", "batch", "lr")}
         own = {name: value for name, value in named.items() if value is not None} | dict(more)
         given = dict(self.options or {})
@@ -197,7 +197,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         return {**own, **given}
 
     def _deal(self, features: int) -> list[list[int]]:
-        """Column numbers of each client; empty for a helper."""
+        """Column numbers of each client, [] for a helper; DataError, ConfigurationError."""
         if self.owners is not None:
             owners = [list(owned) for owned in self.owners]
             if not all(_whole(k) for owned in owners for k in owned):
@@ -254,7 +254,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     # -- use ---------------------------------------------------------------------------------
 
     def _scores(self, X: object, coded: bool, what: str) -> np.ndarray:
-        """Result of method `what` for rows X: of the model or, on secret shares, of the run."""
+        """Result of method `what` by the model or, if `coded`, on shares; ConfigurationError."""
         check_is_fitted(self, "model_")
         parts = self._parts(self._checked(X))
         # Models that stay in secret shares are of use within their run only.

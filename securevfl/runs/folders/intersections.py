@@ -57,7 +57,7 @@ def kept_intersection(sets: Sequence[Sequence[str]]) -> tuple[Rows, str] | None:
 
 
 def keep_intersection(sets: Sequence[Sequence[str]], rows: Rows, note: str) -> None:
-    """Cache an intersection of at least 5,000 identifiers, mode 0600; ignore a write error."""
+    """Store an intersection (`rows`) of sets of 5,000 or more, mode 0600; ignore a write error."""
     folder = _folder_for(sets)
     if folder is None:
         return

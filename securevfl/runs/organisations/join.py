@@ -242,7 +242,7 @@ def take_part(
     patience: float,
     agree: Callable[[], bool] | None = None,
 ) -> Summary:
-    """Create a member by `make`, show the user the terms, and take part over the relays.
+    """Create a member by `make`, show (`say`) the terms, and take part; return the summary.
 
     ConfigurationError if `agree` returns false; RunError if the disk is full or a party's code
     fails.

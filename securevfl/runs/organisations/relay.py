@@ -150,7 +150,7 @@ def _version(numbers: tuple[int, int]) -> str:
 
 
 def _users(manifests: Sequence[Manifest]) -> dict[str, list[tuple[str, str]]]:
-    """Message subjects that each key may use; a party has one key for all its sessions."""
+    """(sent, received) subjects by a party's one relay key; ConfigurationError if one lacks it."""
     users: dict[str, list[tuple[str, str]]] = {}
     for manifest in manifests:
         missing = [n for n, entry in sorted(manifest.entries.items()) if entry.relay is None]
@@ -177,7 +177,7 @@ def _user(key: str, allowed: Sequence[tuple[str, str]]) -> str:
 
 
 def _certificate(folder: Path, host: str) -> str:
-    """Fingerprint of the relay's key; create key and certificate if absent."""
+    """Fingerprint of the relay's key, made if absent; ConfigurationError for another file there."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
