@@ -117,7 +117,7 @@ def _another(
     known: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, int]:
-    """Another point whose sums are `known`, near `start`, and the dimension of all such points."""
+    """(another point near `start` whose `sums` are `known`, dimension of all such points)."""
     import torch
 
     def derivative(at: np.ndarray) -> np.ndarray:
@@ -174,7 +174,7 @@ def _train(
 
 
 def _gradients(U: torch.Tensor, head: list[torch.Tensor], labels: torch.Tensor) -> list[Any]:
-    """Closed-form gradients, for U, A and b, of the mean logistic loss of tanh(U A) b."""
+    """Closed-form gradients for U, A, b of the mean logistic loss of tanh(U A) b; head: A, b."""
     import torch
 
     A, b = head

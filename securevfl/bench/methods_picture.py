@@ -80,7 +80,7 @@ def _line(panel: Any, cell: Mapping[str, Any], cost: str, unit: float, number: i
 
 
 def _front(panel: Any, points: Sequence[tuple[str, float, float]], unit: float) -> None:
-    """Draw the Pareto front, its x times `unit`, with each method's name at its last point."""
+    """Draw the Pareto front of points (name, x, y), x times `unit`, names at their last points."""
     x, y = [point[1] * unit for point in points], [point[2] for point in points]
     panel.step(x, y, where="post", color="grey", linewidth=3, alpha=0.5, zorder=0)
     last = {name: (a, b) for (name, *_), a, b in zip(points, x, y, strict=True)}

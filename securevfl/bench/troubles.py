@@ -55,7 +55,7 @@ def parse_law(text: str) -> Setting:
     NAME is a law of `securevfl.engine.delays.Delay`, "constant", "uplinks", or a name of
     conditions, those of installed packages included. A bare number is the shape of a law that has
     one, else its mean in seconds, or bit/s of "uplinks". ``mean`` and all keys of conditions may
-    follow. ConfigurationError for an unknown name, or a part that is no ``key=value``.
+    follow. UnknownNameError for a name; ConfigurationError for a part that is no ``key=value``.
     """
     name, _, rest = text.partition(":")
     laws = [*DISTRIBUTIONS, "constant", "uplinks"]

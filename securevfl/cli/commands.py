@@ -39,7 +39,7 @@ class ProtocolCommand(TyperCommand):
     def make_context(
         self, info_name: Any, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """Context of the command, after its options have been read from the protocols."""
+        """Context of the command, as click's, once its options have been read from protocols."""
         made = typer.Typer(add_completion=False, rich_markup_mode="rich")
         made.command(name=self.name, cls=Command, help=self.help, epilog=self.epilog)(
             self._make(args)

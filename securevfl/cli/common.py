@@ -138,7 +138,7 @@ def shared_parameters(command: str) -> dict[str, inspect.Parameter]:
 def parameter(
     name: str, declared: Option, info: FieldInfo, default: str | None = None
 ) -> inspect.Parameter:
-    """An option as a function parameter; `default` text replaces the declared default."""
+    """Option `name`, a field `info`, as a parameter; `default` text replaces the declared one."""
     flag = declared.flag or "--" + name.replace("_", "-")
     made = typer.Option(
         flag,
@@ -160,7 +160,7 @@ def parameter(
 
 
 def _help(declared: Option, info: FieldInfo, default: str | None) -> str:
-    """Help sentences of an option with its default, brackets escaped for rich's markup."""
+    """Help of the option `info` with its default in words, brackets escaped for rich's markup."""
     words = default or default_words(info)
     if isinstance(info.default, bool):
         on, _, off = declared.flag.replace("--", "").partition("/")

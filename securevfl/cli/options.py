@@ -141,7 +141,7 @@ def make_command(
 
 
 def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """Keyword parameter with which a generated command takes an option."""
+    """Keyword parameter, of typer's annotation, with which a generated command takes an option."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )

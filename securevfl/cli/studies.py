@@ -336,7 +336,7 @@ def _show_finished(study: Study, folder: Path, as_json: bool) -> None:
 
 
 def plan(values: Mapping[str, Any]) -> None:
-    """Carry out ``securevfl plan`` with these options; ConfigurationError if they do not fit."""
+    """Carry out ``securevfl plan``; ConfigurationError, or UnknownNameError, for unfit options."""
     from securevfl.planning.forecast import plan
     from securevfl.runs.catalogue import protocols
 

@@ -349,7 +349,7 @@ class TableOwner(Party):
     async def intersection(
         self, ids: Sequence[str], members: Sequence[int], collector: int
     ) -> np.ndarray:
-        """Own rows of the common ids; a restart continues after the finished pairs."""
+        """Own rows of the common ids, (common,); a restart continues after the finished pairs."""
         return await intersect(
             self,
             ids,

@@ -159,7 +159,7 @@ class Maximum(Aggregation):
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """Gradient dL/dH in entries where the client has the largest value, else zeros."""
+        """Gradient dL/dH, (rows, h), in entries where `party` has the largest value, else zeros."""
         winner = self._masked(stack, present).argmax(axis=0)  # the first of equals
         mine = (winner == party) & present[party][:, None]
         return np.where(mine, gradient, np.float32(0))

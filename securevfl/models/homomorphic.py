@@ -173,7 +173,7 @@ class Ckks(Scheme):
     def decrypt(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], size: int, summands: int
     ) -> np.ndarray:
-        """Nearest integers of a decrypted sum; RunError if one is farther than 1/8 from it."""
+        """Nearest integers, (size,), of a decrypted sum; RunError if one is farther than 1/8."""
         private = self.key(secret)
         vectors = [self.tenseal.ckks_vector_from(private, _unpadded(c)) for c in ciphertexts]
         slots = [np.array(vector.decrypt()) for vector in vectors]
@@ -346,7 +346,7 @@ class Paillier(Scheme):
     def decrypt(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], size: int, summands: int
     ) -> np.ndarray:
-        """Sums in the slots of the decrypted integers, without the shifts by `limit`."""
+        """Sums, (size,) int64, in slots of decrypted integers, less `limit` for each summand."""
         private = self.key(secret)
         values: list[int] = []
         for ciphertext in self._numbers(ciphertexts[0], 2):

@@ -112,7 +112,7 @@ class Buffer(Imputation):
         self.last = LastEmbeddings(parties, rows, width)
 
     def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
-        """Store each embedding as the newest of its client and row."""
+        """Store each embedding of `fresh` as the newest, of `round`, of its client and row."""
         for party, embedding in fresh.items():
             self.last.keep(party, places, embedding, round)
 
@@ -150,7 +150,7 @@ class LastMessage(Imputation):
         self.begun = np.zeros(parties, bool)
 
     def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
-        """Store the embeddings as the clients' last messages."""
+        """Store the embeddings, by client, as the clients' last messages; rows do not matter."""
         rows = len(places)
         more = max(0, rows - self.messages.shape[1])
         self.messages = np.pad(self.messages, ((0, 0), (0, more), (0, 0)))
@@ -186,7 +186,7 @@ class RunningMean(Imputation):
         self.begun = np.zeros(parties, bool)
 
     def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
-        """Update the running mean of each client that sent an embedding."""
+        """Update the running mean, by client, of each that sent an embedding in `fresh`."""
         for party, embedding in fresh.items():
             own = embedding[places >= 0].mean(axis=0)
             if self.begun[party]:

@@ -41,7 +41,7 @@ def two_layers(features: int, hidden: int, outputs: int, last: Activation) -> nn
 
 
 def mlp(width: int, hidden: int, outputs: int) -> nn.Module:
-    """2 x Linear-ReLU of `hidden` units, then Linear: Parkinson, image and multi-view sets."""
+    """2 x Linear-ReLU (width - hidden - hidden), then Linear: Parkinson, image, multi-view sets."""
     from torch import nn
 
     return nn.Sequential(
@@ -92,7 +92,7 @@ def host_mlp(width: int, hidden: int, outputs: int) -> nn.Module:
 
 
 def linear(width: int, hidden: int, outputs: int) -> nn.Module:
-    """One linear layer: logistic regression on the embedding; `hidden` is ignored."""
+    """One linear layer, width - outputs: logistic regression; `hidden` is ignored."""
     from torch import nn
 
     return nn.Linear(width, outputs)

@@ -212,7 +212,7 @@ class Centre:
     def gradients(
         self, embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray
     ) -> tuple[float, np.ndarray, dict[str, np.ndarray]]:
-        """Loss, dL/dH, and dL/dw of each weight by name, without an update."""
+        """(loss, dL/dH, dL/dw by name) of embedding and labels of `samples`, without an update."""
         loss, gradient = self._backward(embedding, samples, labels)
         own = {}
         for name, parameter in self.network.named_parameters():

@@ -46,7 +46,7 @@ def cost_of_cohorts(cohorts: Cohorts, conditions: Conditions, *, seed: int = 0) 
 
 @functools.lru_cache(maxsize=8)
 def _delays(conditions: Conditions, seed: int, parties: int) -> np.ndarray:
-    """Delays of sharing in seconds, (rounds, N); cached, since a plan asks repeatedly."""
+    """Delays of sharing of N parties in seconds, (rounds, N); cached, as plans ask repeatedly."""
     rounds = range(1, max(20, _DRAWN // parties) + 1)
     every = [[conditions.delay(seed, n, k, "share") / 1e9 for n in range(parties)] for k in rounds]
     return np.array(every)

@@ -140,7 +140,7 @@ def _filled(
     lw: int,
     options: Mapping[str, Any],
 ) -> tuple[int, int]:
-    """Data and weight bits raised in turn while the field has room; options that were set stay."""
+    """(lx, lw) raised in turn while sums fit below `prime`; those in `options` stay."""
     limit = (prime - 1) // 2
     grown = True
     while grown:

@@ -297,7 +297,7 @@ def _warnings(planned: Planned, best: Choice, parties: int, released: Odometer |
 def released_by(
     protocol: type[Protocol], config: Any, shape: Shape, segments: int
 ) -> Odometer | None:
-    """Count of equations that a run with K segments reveals; None without decoded sums."""
+    """Count of equations that a run with K = `segments` reveals; None without decoded sums."""
     if not protocol.tells_sums:
         return None
     length = math.ceil(shape.rows / segments)
@@ -374,7 +374,7 @@ def _sizes(
     degree: int,
     options: Mapping[str, Any],
 ) -> tuple[Shape, list[RowSums], tuple[np.ndarray, ...]]:
-    """Shape of the data, a bound on each client's row sums, and training columns if available."""
+    """(shape of the data, bound on each client's row sums, training columns, if available)."""
     asked = {"parties": parties, "rows": rows, "features": features, "test_rows": test_rows}
     for name, size in asked.items():
         least = int(name != "test_rows")

@@ -45,7 +45,7 @@ class Level:
 def levels_of(
     cls: type[Protocol], shape: Shape, options: Mapping[str, Any], *, sealed: bool
 ) -> tuple[Level, ...]:
-    """Cost of each security level with these options; empty if there is only one level."""
+    """Cost of each level of option "security", others as given; empty if there is only one."""
     names = levels_of_protocol(cls) if "security" in cls.Config.model_fields else ()
     return tuple(_level(cls, shape, {**options, "security": name}, sealed) for name in names)
 

@@ -48,7 +48,7 @@ class Sent:
 
 
 def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> Sent:
-    """Bytes that each party sends in a whole run."""
+    """Bytes that each party sends in a whole run, by phase, of the messages in `outline`."""
 
     def none_yet() -> Counter[int]:
         return Counter({SERVER: 0} | dict.fromkeys(range(parties), 0))

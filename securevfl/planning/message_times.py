@@ -147,7 +147,7 @@ class Timeline:
     def _received(
         self, post: Post, to: Sequence[int], sent: np.ndarray, some: np.ndarray | None = None
     ) -> np.ndarray:
-        """Arrival times at clients of a message that left the server at `sent`, (runs, to).
+        """Seconds at which clients `to` have a message that left the server at `sent`, (runs, to).
 
         `some`, (runs, to), are those to which it is sent; all of them if not given.
         """
@@ -376,7 +376,7 @@ MANY: dict[str, Callable[[np.random.Generator, float, int], np.ndarray]] = {
 
 
 def draw(law: Delay | Trace, round: int, count: int, stream: np.random.Generator) -> np.ndarray:
-    """Independent delays in seconds, (count,); for a trace, copies of the round's value."""
+    """`count` independent delays of `law`, in seconds; for a trace, copies of the round's."""
     if isinstance(law, Trace):
         return np.full(count, law.seconds(0, 0, round, ""))
     return law.shift + law.mean * MANY[law.law](stream, law.shape, count)

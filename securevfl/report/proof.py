@@ -85,7 +85,7 @@ def _claim(whole: Verdict, verdict: Verdict, world: Trace) -> dict[str, Any]:
 
 
 def _drawn(verdict: Verdict, world: Trace, coalition: frozenset[int]) -> Drawing:
-    """Drawing of messages with protected values from others to a coalition."""
+    """Drawing of a trace's messages with protected values from others to a coalition."""
     clients = sorted(n for n in world.members if n >= 0)
     order = [-1, *clients]
     seen = [m for m in world.messages if m.parts and m.seen_by(coalition)]

@@ -143,7 +143,7 @@ def _options(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> 
 
 
 def _chosen(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that differ from their defaults; all options if the protocol is unknown."""
+    """Options other than the defaults; all, and a note in `found`, for an unknown protocol."""
     known = find_protocols().get(protocol)
     fields = {} if known is None else known.Config.model_fields
     if known is None:
@@ -193,7 +193,7 @@ def _conditions(found: Reproduction, config: Mapping[str, Any], flag: str) -> No
 
 
 def _is_named(name: str, content: Mapping[str, Any], derived: Mapping[str, Any]) -> bool:
-    """Whether conditions called "none" or "paper" are those; False for any other name."""
+    """Whether conditions "none" or "paper" have their usual content; False for another name."""
     if name == "none":
         expected = NONE
     elif name == "paper" and "batch_rows" in derived and content.get("upload_mean"):

@@ -77,7 +77,7 @@ def _predictions(
     coded: bool,
     told: Mapping[str, object],
 ) -> dict[str, Any]:
-    """Result of `predict_files` for rows in memory; `told` has the facts known of these rows."""
+    """Result of `predict_files` for rows in memory, `coded` or not; `told`: facts known of them."""
     from securevfl.models.scores import decided, probabilities
 
     cost: dict[str, object] = {}

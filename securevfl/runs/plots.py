@@ -162,7 +162,7 @@ def draw_band(
     measure: str,
     unit: float = 1.0,
 ) -> float:
-    """Draw a run's mean and range over seeds against `axis` / `unit`; return the end on `axis`."""
+    """Draw a measure's mean and range over seeds by `axis` / `unit`, colour `number`; the end."""
     where, low, mean, high = _band(seeds, axis, measure)
     look = _look(number)
     if where[0] < where[-1]:

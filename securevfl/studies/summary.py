@@ -124,7 +124,7 @@ def _by_size(by_run: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
 def _sum_up_times(
     rows: Sequence[Mapping[str, Any]], jobs: Sequence[Mapping[str, Any]], labels: Sequence[str]
 ) -> dict[str, Any]:
-    """Mean and interval of the first measure at each time that all seeds have.
+    """Mean and interval, by run and time (s), of the first measure at times all seeds have.
 
     ``ended`` is true if some seed's run had ended by then, so that its last value is used.
     """

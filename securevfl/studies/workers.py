@@ -148,7 +148,7 @@ _numbers: dict[str, int] = {}
 
 
 def _prepare(stop: Any, reports: Any, keys: Sequence[str]) -> None:
-    """Prepare a worker: store queue and stop event, ignore Ctrl-C, end with a killed parent."""
+    """Prepare a worker: store its stop event and queue, ignore Ctrl-C, end with its parent."""
     global _stop, _reports
     _stop, _reports = stop, reports
     _numbers.update({key: number for number, key in enumerate(keys)})

@@ -108,7 +108,7 @@ def _is_possible(
 def _run_in(
     setting: Setting, protocol: ProtocolLike, data: VerticalDataset | None, options: dict[str, Any]
 ) -> Outcome:
-    """Outcome of a run in a setting; AssertionError if an error ended the run."""
+    """Outcome of a protocol's run in a setting; AssertionError if an error ended the run."""
     given = options | dict(setting.options)
     cls = _lying(protocol, setting.wrong_uploads) if setting.wrong_uploads else protocol
     try:

@@ -127,7 +127,7 @@ def make(
     defaults: Mapping[str, Any] = TINY,
     **options: Any,
 ) -> Protocol:
-    """Configured protocol: `defaults` that it knows, its own `check_options`, then `options`."""
+    """Configured protocol for `data`: `defaults` it knows, its `check_options`, then `options`."""
     cls = class_of(protocol)
     known = {name: value for name, value in defaults.items() if name in cls.Config.model_fields}
     config = make_config(cls, known | dict(cls.check_options) | options)
@@ -275,7 +275,7 @@ def resume_from(
     events: list[Event],
     **options: Any,
 ) -> Outcome:
-    """Outcome of a run resumed with new parties from a state (`state_at`) and earlier events."""
+    """Outcome of a run resumed by new parties from `saved` (`state_at`), after earlier events."""
     made, history = make(protocol, data, **options), History()
     history.events = list(events)
     parties = made.parties()

@@ -58,7 +58,7 @@ class _Late(Conditions):
     messages: frozenset[tuple[int, int, str]] = frozenset()
 
     def delay(self, seed: int, party: int, round: int, activity: str) -> int:
-        """Delay of a message in nanoseconds: `nanoseconds` if it is listed, else 0."""
+        """Delay in nanoseconds: that given for a (round, party, activity) in `messages`, else 0."""
         return self.nanoseconds if (round, party, activity) in self.messages else 0
 
 

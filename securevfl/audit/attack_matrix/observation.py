@@ -47,7 +47,7 @@ class Recorder(Transcript):
     def add(
         self, sender: int, receiver: int, kind: str, round: int, nbytes: int, sent: int, data: Any
     ) -> int:
-        """Append a message; only first and last payloads of its link stay, and announcements."""
+        """Append a message (as `Transcript.add`); of payloads a link's first and last stay."""
         link = (kind, sender, receiver)
         first = self._first(*link)
         keep = kind == ANNOUNCE or first > 0
@@ -104,7 +104,7 @@ def observe(
     carried = {e.kind: e.carries for e in protocol.exposures}
 
     def first(kind: str, sender: int, receiver: int) -> int:
-        """Number of first messages of a link to store: one, or an epoch of gradients."""
+        """Number of first messages of a link to store: 1, an epoch of gradients, 0 of no attack."""
         carries = carried.get(kind, "")
         mine = {"embedding": sender == client, "gradient": receiver == client, "upload": True}
         mine["gradient share"] = True  # so that coalitions can pool them
@@ -154,7 +154,7 @@ def _epoch(protocol: Protocol) -> int:
 
 
 def _observer(transcript: Transcript, protocol: Protocol, client: int) -> int:
-    """Party that receives most of the client's messages on its rows; by default the server."""
+    """Party that received most of client's messages on its rows by transcript; else the server."""
     kinds = [e.kind for e in protocol.exposures if e.carries != "gradient"]
     columns = transcript.columns()
     mine = np.isin(columns["kind"], kinds) & (columns["sender"] == client)

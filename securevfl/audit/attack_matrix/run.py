@@ -169,7 +169,7 @@ def _attack(
     watch: Watch | None,
     keep: Callable[[Mapping[str, Any]], None],
 ) -> None:
-    """Add to `found` the attacks that it lacks, with `keep` after each; Interrupted if stopped."""
+    """Add to `found` a run's missing attacks, with `keep` after each; Interrupted if stopped."""
     case = AttackCase(work.job, work.settings, interrupted)
     with one_thread():
         found["figures"] = dict(case.observed.figures)  # a run that fails is not tried for each

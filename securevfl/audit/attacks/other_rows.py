@@ -82,7 +82,7 @@ def _signs(
 
 
 def _marks(rows: np.ndarray, labels: np.ndarray, as_well: np.ndarray) -> np.ndarray:
-    """Statistics of each axis that change sign with it: third moment, means of common classes."""
+    """Odd statistics of each axis, (n, r): third moment, means of classes also in `as_well`."""
     spread = rows.std(axis=0) + 1e-12
     marks = [(rows**3).mean(axis=0) / spread**3]
     for one in np.intersect1d(labels, as_well):
@@ -102,7 +102,7 @@ def _assigned(
     pairs: list[tuple[np.ndarray, np.ndarray]],
     stream: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers of pairs (attacked row, other row) of one class with least total distance."""
+    """(attacked rows, rows of `known`): pairs within classes of least total squared distance."""
     needs("attacks", "attacks", "scipy")
     from scipy.optimize import linear_sum_assignment
     from scipy.spatial.distance import cdist

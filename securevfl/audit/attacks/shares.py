@@ -60,7 +60,7 @@ class Power:
     model: bool
 
     def bits(self, rows: int, features: int, modulus: int) -> float:
-        """Information in bits for uniform data: combinations rows d log2 p."""
+        """Bits of information for uniform data: combinations * rows * features * log2(modulus)."""
         return self.combinations * rows * features * math.log2(modulus)
 
 
@@ -189,7 +189,7 @@ def freedom(code: LagrangeCode, clients: Sequence[int]) -> int:
 
 
 def _lattice(field: PrimeField, matrix: np.ndarray, pivots: Sequence[int]) -> np.ndarray:
-    """Reduced basis of all integer x with D x = 0, D in echelon form; rows of Python integers."""
+    """Reduced basis (rows, Python integers) of integer x with D x = 0 mod p, D reduced, (r, K)."""
     p, K, r = field.modulus, matrix.shape[1], len(pivots)
     # D x = 0 mod p: free entries are any integers, and each pivot's is fixed by them modulo p. So p
     # at each pivot, and each free unit vector with its pivots' entries, generate all such x.

@@ -71,7 +71,7 @@ def filled_span(
 
 
 def _determined(shape: tuple[int, ...], missing: int, size: int) -> bool:
-    """Whether `size` columns have fewer unknowns than equations."""
+    """Whether `size` columns, `missing` from a span (M, h), have fewer unknowns than equations."""
     rows, width = shape
     shared = 2 * size - missing
     return rows * (size - missing) > _SPARE * shared * (missing + width)
@@ -80,7 +80,7 @@ def _determined(shape: tuple[int, ...], missing: int, size: int) -> bool:
 def _chosen(
     near: Directions, basis: np.ndarray, size: int, stream: np.random.Generator, first: bool
 ) -> np.ndarray:
-    """Starting directions, (M, size): good and dissimilar ones, then random ones."""
+    """Starting directions, (M, size): good, dissimilar ones of `near`, then random in the basis."""
     noise = 0.0 if first else stream.gumbel(size=len(near.misfits))
     order = np.argsort(2 * np.log(near.misfits + 1e-9) + noise)
     alike = np.abs(near.values.T @ near.values) / len(near.values)

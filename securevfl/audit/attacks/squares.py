@@ -264,7 +264,7 @@ def _descend(white: np.ndarray, basis: np.ndarray, x: np.ndarray) -> tuple[np.nd
 def _square(
     white: np.ndarray, basis: np.ndarray, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """A direction of variance 1, the part of its square outside the space, and its mean square."""
+    """(direction white x, part of its square outside the basis, (M,), mean square of that)."""
     vector = white @ x
     square = vector**2 - 1.0
     rest = square - basis @ (basis.T @ square)

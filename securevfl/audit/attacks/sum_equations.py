@@ -122,7 +122,7 @@ def _start(
     bounds: tuple[float, float],
     stream: np.random.Generator,
 ) -> np.ndarray:
-    """Starting points of attempt `number`: all equal at first, then random or near solved rows."""
+    """Starting points (rows, d) in `bounds` of attempt `number`: equal, then random or solved."""
     low, high = bounds
     if number == 0:
         return np.full(shape, low + 0.3 * (high - low))
@@ -166,7 +166,7 @@ def _gauss_newton(
 
 
 def _damped(slope: np.ndarray, residual: np.ndarray, damping: np.ndarray) -> np.ndarray:
-    """Damped least squares (J^T J + c I)^-1 J^T r of each row, via the smaller Gram matrix."""
+    """Steps, (rows, d), (J^T J + c I)^-1 J^T r of each row: J^T is slope, r residual, c damping."""
     _, d, h = slope.shape
     transposed = slope.transpose(0, 2, 1)
     normal = slope @ transposed if d <= h else transposed @ slope

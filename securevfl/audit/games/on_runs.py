@@ -123,7 +123,7 @@ def own_shares(
 def play_ranks(
     protocol: type[Protocol], size: Size, stream: np.random.Generator | None = None
 ) -> int:
-    """Number of right guesses, of `size.rounds`, by the ranks of uploads (`guessing.rank_game`)."""
+    """Right guesses, of `size.rounds`, by the ranks of uploads of runs (`guessing.rank_game`)."""
     factories = _factories(protocol, size)
     field = factories[0].protocol.code.field
 

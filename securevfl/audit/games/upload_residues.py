@@ -41,7 +41,7 @@ def at_data_points(code: LagrangeCode, coefficients: np.ndarray) -> np.ndarray:
 
 
 def spread(code: LagrangeCode, sums: np.ndarray, parties: Sequence[int]) -> np.ndarray:
-    """Values, at parties' points, of the polynomial of degree K - 1 through sums (K, |B|, h)."""
+    """Values at parties' points, (n, |B|, h), of the polynomial through the sums, (K, |B|, h)."""
     points = [code.alphas[n] for n in parties]
     onto = interpolation_matrix(code.field, code.betas[: code.segments], points)
     flat = code.field.matmul(onto, sums.reshape(code.segments, -1))

@@ -32,7 +32,7 @@ class ReleasedSums:
     def examine(
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
-        """Evidence on a budget of sums: a row's equations, and another table with the same sums.
+        """Evidence on a budget of sums: a row's equations; another table, by `seed`, of equal sums.
 
         Equations (sums with a row times width) are counted in a run with more rounds than its
         budget allows. The other table is found on small data (Theorem 1, docs/sums.md).

@@ -118,7 +118,7 @@ def both_seeds(
     answers: np.ndarray,
     whose: str,
 ) -> np.ndarray:
-    """The sender's two seeds of each transfer, uint8 (2, count, 16).
+    """The sender's two seeds of each transfer, uint8 (2, count, 16), from its `keys`.
 
     RunError if a row of `answers` is no point of the curve; `whose` names its sender.
     """

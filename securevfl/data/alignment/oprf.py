@@ -268,7 +268,7 @@ def _combined(hashed: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.nd
 
 
 def _hash_rows(hashed: np.ndarray, rows: np.ndarray, size: int) -> bytes:
-    """Values of identifiers, `size` bytes each: hashes of their hash and row together."""
+    """Values of n identifiers, `size` bytes each: hashes of `hashed` and `rows`, uint64 (n, _)."""
     width = 8 * (hashed.shape[1] + rows.shape[1])
     data = np.concatenate([hashed, rows], axis=1).tobytes()
     return b"".join(

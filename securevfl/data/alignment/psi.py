@@ -248,7 +248,7 @@ class _Link:
         return self.checked(await self.receive(kind), kind, dtype, shape)
 
     async def parts(self, kind: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-        """One array of this shape, which the peer divided by `_parts` and sends by `send_parts`."""
+        """Array of this dtype and shape, which the peer sends in pieces by `send_parts`."""
         found: list[np.ndarray] = [np.empty((0, *shape[1:]), dtype)]
         for at, stop in _parts(shape[0]):
             found.append(await self.part(kind, dtype, (stop - at, *shape[1:])))

@@ -92,7 +92,7 @@ def given_values(labels: pd.Series) -> np.ndarray:
 
 
 def one_each(keys: np.ndarray, given: np.ndarray, column: str, *, texts: bool) -> Given:
-    """The original label of each key.
+    """The original label of each key, `given` (rows,) of `column`, by which errors name it.
 
     A key is the parsed label: a number, or a text without surrounding blanks. `texts` is whether
     the labels come from a file without types; the result stores it. DataError if two labels are
@@ -124,7 +124,7 @@ def refuse_other_writing(train: Given, test: Given, column: str) -> None:
 
 
 def as_classes(keys: Sequence[Hashable], given: Given, column: str) -> Classes:
-    """Values and names of the classes; keys come in the order of class numbers.
+    """Values and names of the classes, for labels of `column`; keys in the order of class numbers.
 
     DataError for labels that are not numbers, booleans or texts, for equal ones such as 1 and True,
     and for texts that a reader cannot tell apart.
@@ -193,7 +193,7 @@ def _typed(texts: Sequence[str]) -> np.ndarray:
 
 
 def _array(given: Sequence[object], dtype: np.dtype, column: str) -> np.ndarray:
-    """Labels from arrays or data frames as an array of their own type."""
+    """Labels as an array of type `dtype`; errors name `column`."""
     if dtype.kind == "U":
         return np.array(given)
     if dtype.kind != "O":

@@ -194,7 +194,7 @@ def from_parties(
 def _labels_apart(
     tables: Sequence[PartyTable], label: str, id_column: str, options: TableOptions
 ) -> tuple[Sequence[PartyTable], PartyTable | None, TableOptions]:
-    """The parties' tables, with a table of only ids and labels apart: its owner has no features."""
+    """(parties' tables, a table of only ids and labels, or None, options for those parties)."""
     bare = {label, id_column}
     found = [n for n, table in enumerate(tables) if set(table.frame.columns) == bare]
     if len(found) != 1 or len(tables) < 2:
@@ -222,7 +222,7 @@ def _check_unmatched(unmatched: str, options: TableOptions) -> None:
 def _labels_and_alone(
     joined: Joined, parts: Sequence[pd.DataFrame], label: str, options: TableOptions
 ) -> tuple[RawLabels, Alone | None]:
-    """Labels of the common rows, and rows outside the join with labels, read as one column."""
+    """(labels of the common rows, rows and labels outside the join, or None), as one column."""
     import pandas as pd
 
     common = len(joined.labels)

@@ -167,7 +167,7 @@ def _file(facts: Facts, data_dir: str | Path | None, verify: bool) -> tuple[Path
 
 
 def _pieces(path: Path, separator: str, names: Sequence[str] | None) -> Iterator[pd.DataFrame]:
-    """Pieces of the file as data frames of texts, also 05db9164; DataError for another file."""
+    """Pieces of a file, frames of texts (05db9164 also), header or `names`; or DataError."""
     import pandas as pd
 
     numbers = dict.fromkeys((LABEL, *CRITEO_NUMBERS), "float64") if names else {LABEL: "float64"}

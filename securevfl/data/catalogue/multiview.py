@@ -178,7 +178,7 @@ def _handwritten_openml() -> _Views:
 def _same_labels(
     arrays: Sequence[np.ndarray], held: Sequence[RawLabels], notes: tuple[str, ...]
 ) -> _Views:
-    """Views with their common labels; DataError if labels show that the rows differ in order."""
+    """Views (M, d) with their common labels; DataError if a view's labels `held` are others."""
     for view, labels in zip(_VIEWS, held, strict=True):
         if not np.array_equal(labels.values, held[0].values):
             raise DataError(

@@ -292,7 +292,7 @@ def _single_table(
     download: bool,
     header: int = 0,
 ) -> tuple[pd.DataFrame, str, list[str]]:
-    """Table of a set that is one file, the name of its label column, and notes."""
+    """(table of a set that is one file, or from OpenML; name of its label column; notes)."""
     files, notes = facts.find(data_dir, verify=verify, download=download)
     if files is not None:
         return read_csv(next(iter(files.values())), header=header), label, notes

@@ -212,7 +212,7 @@ def _read(
 def _rows(
     stream: Iterable[str], separator: str, comment: str | None
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield line numbers and cells, without blank lines and comments."""
+    """Yield (line number from 1, cells divided at `separator`), no blank lines or comments."""
     reader = csv.reader(stream, delimiter=separator, skipinitialspace=True)
     for cells in reader:
         blank = not cells or cells == [""]

@@ -65,7 +65,7 @@ def fit_frame(
 def refuse_flattened(
     block: np.ndarray, names: Sequence[str], row_of: Callable[[int], str] = "training row {}".format
 ) -> None:
-    """Raise DataError if an outlier in training rows (M, d) makes scaling merge other values."""
+    """Raise DataError (column, `row_of` it) if an outlier in (M, d) makes scaling merge others."""
     found = flattened(block)
     if found is not None:
         column, row, value = found

@@ -181,7 +181,7 @@ def _normalised(width: int, wanted: int) -> tuple[nn.Module, nn.Module]:
 
 
 def two_heads(width: int, sizes: Sizes, *, predicts: bool) -> dict[str, nn.Module]:
-    """A `projector`, and a `predictor` of its output if wanted."""
+    """Heads on embeddings (width): `projector`, and if `predicts` a `predictor` of its output."""
     heads = {"projector": projector(width, sizes.projection)}
     if predicts:
         heads["predictor"] = predictor(sizes.projection, sizes.predictor)
@@ -307,7 +307,7 @@ class _Slow(TwoViews):
         return key
 
     def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:
-        """One update as in all objectives, then one of the slow copies."""
+        """One update by two views (B, d) as in all objectives, then one of the slow copies."""
         value = super().step(network, one, two)
         moving_average(self.target, network, self.sizes.momentum)
         moving_average(self.slow, self.heads["projector"], self.sizes.momentum)

@@ -78,7 +78,7 @@ class Engine(Protocol):
         """Run to the end; return None if `pause` stopped the run before.
 
         The recorder has the parties as they are at the start, and observes the run; `course` has
-        the settings.
+        the engine's options, `pause`, seconds between checkpoints, and a state to resume.
         """
 
     def clear(self, folder: Path) -> None:

@@ -277,7 +277,7 @@ def _carry_out(
     track: Callable[[Row], None] | None,
     progress: Callable[[Progress], None] | None,
 ) -> Run:
-    """Carry out a run on an engine, and store its result; Interrupted if it was stopped."""
+    """Carry out a job on an engine, and store its result; Interrupted if it was stopped."""
     check_gradients()
     recorder = HistoryRecorder(
         job.protocol,

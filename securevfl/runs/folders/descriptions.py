@@ -49,7 +49,7 @@ def described(protocol: Protocol, parties: Mapping[int, Party]) -> dict[int, Abo
 
 
 def write_descriptions(folder: Path, protocol: Protocol, parties: Mapping[int, Party]) -> None:
-    """Write each party's description to a file of its own, readable by its owner only."""
+    """Write each party's description to a file of its own in `folder`, mode 0600."""
     for party, about in described(protocol, parties).items():
         path = folder / file_of(party)
         path.touch(mode=0o600)  # names and ranges of columns

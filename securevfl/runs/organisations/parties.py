@@ -149,7 +149,7 @@ class EmbeddingMaker:
 def evaluation_maker(
     made: Protocol, make: Callable[[], Protocol], trained: Callable[[Party], Party]
 ) -> Callable[[int, Secrets], Party] | None:
-    """Factory of this organisation's party in the evaluation; None if nothing is measured."""
+    """Factory (number, secrets) of this organisation's party in the evaluation, or None."""
     how = measuring(made)
     if how == "none":
         return None
