@@ -25,7 +25,7 @@ class Recovery:
     has_solution : bool
         Whether its equations had a solution at all.
     data, models : float
-        Fractions of the honest clients' elements of X-bar and W-bar that it found exactly.
+        Fractions of honest clients' field elements of data and models that it found exactly.
     elements : int
         Elements of both.
     """

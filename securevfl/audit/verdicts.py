@@ -90,7 +90,7 @@ class ClaimVerdict:
 
     @property
     def source(self) -> str:
-        """The claim's reason, and what the ideal output reveals."""
+        """Text of the claim's reason (theorem, section) and of what the ideal output reveals."""
         return self.claim.source
 
     @property

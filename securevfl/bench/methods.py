@@ -239,7 +239,7 @@ class MethodTable:
         return self.folder / slug(data)
 
     def _told(self, data: str, job: Job) -> tuple[Path, str]:
-        """File of attack results on a run, and the run's key."""
+        """(file of attack results on a job's run, digest of the job's settings)."""
         return self._folder(data) / "attacks" / job.path(Path()).name, job.key()
 
     # -- what was found --------------------------------------------------------------------------
@@ -498,7 +498,7 @@ def _printed(cell: Row) -> tuple[str, str]:
 
 
 def percent(cell: Row, sign: str = "±") -> str:
-    """Accuracy in per cent with half its 95 % interval, if known."""
+    """Accuracy of a cell in per cent, then `sign` and half its 95 % interval, if known."""
     half = cell.get("half_width")
     return f"{100 * cell['accuracy']:.1f}" + (f" {sign} {100 * half:.1f}" if half else "")
 

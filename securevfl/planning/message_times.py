@@ -161,7 +161,7 @@ class Timeline:
         return arrived
 
     def _setup(self, posts: Sequence[Post], *, waits: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Times when each client has all of its peers' messages, and when its uplink is free."""
+        """Seconds, (N,), at which each client has its peers' messages, and its uplink is free."""
         N = self._parties
         ready, free, busy = np.zeros(N), np.zeros(N), np.zeros(N)
         for post in posts:
@@ -181,7 +181,7 @@ class Timeline:
         return ready, free
 
     def follow(self, phase: Phase, rounds: int) -> np.ndarray:
-        """Times at which the server ends each of the next rounds, (rounds, runs)."""
+        """Seconds at which the server ends each of a phase's next rounds, (rounds, runs)."""
         announcement = Post(ANNOUNCE, "clients", (phase.announcement,))
         ends = np.empty((rounds, len(self.now)))
         for place in range(rounds):
@@ -258,7 +258,7 @@ class Timeline:
         return self._conditions.work(post.operations[0]) / 1e9
 
     def _answer(self, stage: Stage, heard: np.ndarray) -> None:
-        """Let clients work and send; the server waits for the required number of the last post."""
+        """Let clients work from `heard`, (runs, N), and send; the server awaits enough posts."""
         late = self._delay(stage.activity)
         self._busy = np.maximum(self._busy, heard)
         seconds = np.zeros(self._busy.shape)
@@ -326,7 +326,7 @@ class Timeline:
         return late * (conditions.share_factor if activity == "share" else 1.0)
 
     def _send(self, leaves: np.ndarray, seconds: np.ndarray) -> None:
-        """Queue messages at the uplinks, sorted by the time at which they leave."""
+        """Queue at the uplinks messages that leave at `leaves` and take `seconds`, (runs, N)."""
         self._leaves = np.concatenate([self._leaves, leaves[:, :, None]], axis=2)
         self._takes = np.concatenate([self._takes, seconds[:, :, None]], axis=2)
         order = np.argsort(self._leaves, axis=2, kind="stable")

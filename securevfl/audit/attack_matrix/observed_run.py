@@ -45,7 +45,7 @@ class Table:
 
 @dataclass
 class Inputs:
-    """The latest joint embeddings that a server model received, and the gradients it returned."""
+    """The `last` latest (row numbers, joint embedding) given to a server model, dL/dH of each."""
 
     last: int
     recent: deque[tuple[np.ndarray, np.ndarray]] = field(default_factory=deque)
@@ -183,7 +183,7 @@ class ObservedRun:
         return _table([(0, 0, self.shared_rows(rows), own) for rows, own in self.inputs.recent])
 
     def first_embedding(self) -> tuple[np.ndarray, np.ndarray] | NoView:
-        """Rows and values of the client's first embedding, made by its initial network."""
+        """(row numbers, values (m, h)) of the client's first embedding, by its initial network."""
         for exposure in self._kinds("embedding"):
             found = self._parts(self.observer_view, exposure.kind, sender=self.client)
             if found:
@@ -192,7 +192,7 @@ class ObservedRun:
         return NoView("no single embedding is sent")
 
     def embedding_parts(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Rows and values of the client's embeddings, message by message; empty if none came."""
+        """(row numbers, values (m, h)) of each of the client's embeddings; empty if none came."""
         for exposure in self._kinds("embedding"):
             found = self._parts(self.observer_view, exposure.kind, sender=self.client)
             if found:
@@ -200,7 +200,7 @@ class ObservedRun:
         return []
 
     def steps(self) -> tuple[Step, ...] | NoView:
-        """The server's steps from the first on; `NoView` unless all clients are in each."""
+        """The server's steps (rows, H, gradient), in order; `NoView` if one lacks a client."""
         if self.inputs is None or len(self.inputs.recent) < len(self.used) or not self.used:
             return NoView("the server trains on no joint embedding")
         N = self.protocol.data.parties
@@ -313,7 +313,7 @@ def _numbers(payload: Any) -> np.ndarray | None:
 def _side_by_side(
     parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]], senders: Sequence[int]
 ) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
-    """One part a round: all senders' values side by side, zeros for absent senders."""
+    """(round, 0, rows, values) a round: senders' values side by side, zeros for absent ones."""
     width = max(values.shape[1] for *_, values in parts)
     places = {n: i for i, n in enumerate(senders)}
     joined: dict[int, tuple[np.ndarray, np.ndarray]] = {}

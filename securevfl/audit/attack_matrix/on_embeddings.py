@@ -24,7 +24,7 @@ _GRID_BITS = 20  # of the grid to which solved rows are rounded, where the clien
 
 
 def _seen(case: AttackCase) -> tuple[Table, str] | NoView:
-    """Single embeddings; where there are none, uploads that depend on them, and a note."""
+    """(single embeddings, ""), or (uploads that depend on them, a note); `NoView` for neither."""
     single = case.observed.embeddings
     if isinstance(single, Table):
         return single, ""
@@ -35,7 +35,7 @@ def _seen(case: AttackCase) -> tuple[Table, str] | NoView:
 
 
 def inversion(case: AttackCase) -> Result:
-    """Train a network from embeddings (or uploads) to the client's columns, on known rows."""
+    """Outcome (columns explained) of a network from embeddings or uploads, by known rows."""
     seen = _seen(case)
     if isinstance(seen, NoView):
         return seen
@@ -46,7 +46,7 @@ def inversion(case: AttackCase) -> Result:
 
 
 def inversion_of_sums(case: AttackCase) -> Result:
-    """Attack by a network that predicts the client's columns from joint embeddings."""
+    """Outcome (columns explained) of a network from joint embeddings, trained on known rows."""
     table = case.observed.joint
     if isinstance(table, NoView):
         return table
@@ -133,7 +133,7 @@ def solve_sums(case: AttackCase, guessed: Secrets | None = None) -> Result:
 
 
 def stealing(case: AttackCase) -> Result:
-    """Copy the client's network from embeddings (or uploads) of known rows."""
+    """Outcome of a copy of the client's network, by embeddings (or uploads) of known rows."""
     seen = _seen(case)
     if isinstance(seen, NoView):
         return seen
@@ -159,7 +159,7 @@ def span_of_sums(case: AttackCase) -> Result:
 
 
 def completion_of_sums(case: AttackCase) -> Result:
-    """Complete all rows through the span of the sums (rank r) from r + 1 known rows."""
+    """Outcome of completing all rows from r + 1 known ones, through the span of sums (rank r)."""
     found = case.sums
     if isinstance(found, NoView):
         return found

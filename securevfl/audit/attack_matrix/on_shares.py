@@ -86,17 +86,17 @@ def _pooled(case: AttackCase, extra: Callable[[LagrangeCode], int]) -> Result:
 
 
 def shares_above(case: AttackCase) -> Result:
-    """Pool T + 1 clients' shares of another client's data; decode what masks do not hide."""
+    """Outcome of decoding, from T + 1 clients' shares, what masks of another's data do not hide."""
     return _pooled(case, lambda code: code.privacy + 1)
 
 
 def shares_all(case: AttackCase) -> Result:
-    """Pool K + T clients' shares of another client's data, and decode all of it."""
+    """Outcome of decoding all of another client's data from K + T clients' shares."""
     return _pooled(case, lambda code: code.size)
 
 
 def rank_game(case: AttackCase) -> Result:
-    """Guess, from ranks of a run's uploads, which of two secrets with equal sums was used."""
+    """Outcome of guesses, by ranks of uploads, which of two secrets with equal sums was used."""
     protocol: Any = case.protocol()
     if not codes_shares(protocol):
         return no_equations(case)

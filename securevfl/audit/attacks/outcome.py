@@ -96,7 +96,7 @@ def bootstrap(
 def ratio_interval(
     errors: np.ndarray, decoys: np.ndarray, stream: np.random.Generator
 ) -> tuple[float, float]:
-    """Bootstrap interval of 1 - sum(errors) / sum(decoys); both are (rows,), at least 0."""
+    """95 % bootstrap interval (low, high) of 1 - sum(errors) / sum(decoys), each (rows,) >= 0."""
 
     def measure(rows: np.ndarray) -> float:
         total = decoys[rows].sum()

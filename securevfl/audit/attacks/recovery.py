@@ -144,7 +144,7 @@ def _spare_points(code: LagrangeCode, clients: Sequence[int]) -> list[int]:
 
 
 def _basis(code: LagrangeCode, clients: Sequence[int], points: Sequence[int]) -> np.ndarray:
-    """Lagrange basis for the nodes of segments and colluders, at points, (points, K + T)."""
+    """Lagrange basis for nodes of K segments and of `clients`, at points, (points, K + T)."""
     nodes = [*code.betas[: code.segments], *(code.alphas[c] for c in clients)]
     return interpolation_matrix(code.field, nodes, points)
 
@@ -156,7 +156,7 @@ def _equations(
     rounds: Sequence[Round],
     number: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Matrices s~, g~, C~ and U~ of the attack at one spare point, rounds side by side."""
+    """(s~, g~, C~, U~), field elements, at spare point `number`, rounds side by side."""
     field, K = code.field, code.segments
     z = _spare_points(code, clients)[number]
     at = _basis(code, clients, [z])[0]

@@ -123,7 +123,7 @@ class EncodedLabels(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """Data set fields for the labels: task, labels, classes and their values."""
+        """Data set fields for the labels, by name: task, labels, classes and their values."""
         values, names = self.classes or (None, ())
         return {
             "task": self.task,

@@ -202,7 +202,7 @@ def table_options(keywords: type, **defaults: Any) -> Callable[[Callable[P, R]],
 
 
 def _with_parameters(text: str | None, names: Sequence[str]) -> str | None:
-    """Docstring in which the documentation of named options replaces the entry ``**options``."""
+    """The docstring `text` in which the documentation of `names` replaces ``**options``."""
     if text is None or TableOptions.__doc__ is None:  # python -OO
         return text
     entry = _ENTRY.search(text)

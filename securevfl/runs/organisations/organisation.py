@@ -268,7 +268,7 @@ class Organisation:
             self._say_round(host)
 
     def _say_aligning(self, event: Event) -> None:
-        """Report a part of the search for common rows, and the time left from the second on."""
+        """Say how much of the search for common rows is done, and from the second on time left."""
         percent, left = event.fields["percent"], ""
         began, before = self._aligning or (event.time, percent)
         if percent > before:

@@ -227,7 +227,7 @@ class PredictingOrganisation(Organisation):
         return int(self.folder.result(ALIGNING)["rows"])
 
     def _go_back(self, phase: str, at: int | None) -> None:
-        """Repeat a phase and all later ones: masks must not blind the sums of two lists of rows."""
+        """Repeat a phase and all later ones, else masks would blind sums of two lists of rows."""
         for one in self.phases[self.phases.index(phase) :]:
             super()._go_back(one, at if one == phase else None)
 
