@@ -19,12 +19,12 @@ TITLES = {VFLAIR: "breast-cancer, two parties, as VFLAIR"}
 HEAD = """# All methods on one protocol of evaluation
 
 {done} of {cells} cells are run, of {methods} methods in {sets} settings of data; {cannot} cannot be
-run, for the reasons below each table; {left} are left. In all cells a seed has the same split for all methods and the same
-delays (`{conditions}`), and a run ends after {until:g} virtual seconds, or before where the
-method's own rounds are over. Options are the defaults of each method, budgets of sums included, but
-for the learning rate: each method tries {rates} in runs as long, on seed {seed} of the split, where
-a part of {validation:g} of the training rows is held back; the best goes on to all seeds. Links are
-not sealed. Virtual time counts the delays of messages, and no computing.
+run, for the reasons below each table; {left} are left. In all cells a seed has the same split for
+all methods and the same delays (`{conditions}`), and a run ends after {until:g} virtual seconds, or
+before where the method's own rounds are over. Options are the defaults of each method, budgets of
+sums included, but for the learning rate: each method tries {rates} in runs as long, on seed {seed}
+of the split, where a part of {validation:g} of the training rows is held back; the best goes on to
+all seeds. Links are not sealed. Virtual time counts the delays of messages, and no computing.
 
 To make the table again, or a part of it; finished runs are kept, and the same command goes on:
 
@@ -37,9 +37,9 @@ On the site a click on the head of a column sorts a table. The same as
 [CSV](../{folder}/methods.csv), [LaTeX](../{folder}/methods.tex) and
 [JSON](../{folder}/methods.json), with the curves. `benchmarks/methods_page.py` writes this page.
 
-- *Accuracy* is that of the test rows at the last evaluation, in per cent, a mean over seeds with its 95 % t
-  interval where there are several; *MB* what all parties sent by then, *rounds* the server's steps,
-  *seconds* the virtual end of the last round.
+- *Accuracy* is that of the test rows at the last evaluation, in per cent, a mean over seeds with
+  its 95 % t interval where there are several; *MB* what all parties sent by then, *rounds* the
+  server's steps, *seconds* the virtual end of the last round.
 - *Front*: the method has a point on the Pareto front of accuracy against bytes or time; nobody has
   more accuracy for less. Fronts are those of whole mean curves, read off linearly between
   evaluations; they pick from test rows, and lie a little high.

@@ -166,11 +166,7 @@ def noise(name: str) -> Iterator[Line]:
     )
     ways = {"Gaussian noise": over_time(study, "wait", "wait-dp")}
     if (RESULTS / cited).exists():
-        wait, noisy = at_times(study), at_times(cited)
-        times = [t for run, t in noisy if ("wait", t) in wait]
-        ways["Laplace noise, cited"] = [
-            paired(f"{t:g} s", wait["wait", t], noisy["wait-dp", t]) for t in sorted(times)
-        ]
+        ways["Laplace noise, cited"] = over_time(cited, "wait", "wait-dp")
     yield from readings(line, ways)
 
 

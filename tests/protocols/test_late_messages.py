@@ -61,7 +61,7 @@ class ShakyLinks(Simulation):
             self.lost += 1
             return
         link = message.sender, message.receiver
-        self._free[link] = max(self._free.get(link, 0), self.now + wait)
+        self._free[link] = max(self._free.get(link, 0), self._queue.now + wait)
         self._queue.schedule(self._free[link], ARRIVE, message)
 
     def _arrive(self, message):
