@@ -119,7 +119,7 @@ def _refuse(
     verifier: bytes,
     *mine: np.ndarray,
 ) -> np.ndarray:
-    """Empty array, for `Secret.map`; raises what `checked_tags` raises."""
+    """Empty array, for `Secret.map`; RunError unless `every` is signed and equals `mine`."""
     if not is_signed_by(verifier, signature, _text(dealer, kind, place, start, every, run)):
         raise _dispute(dealer, kind, place, "lack its signature")
     if any((every[n] != own).any() for n, own in zip(numbers, mine, strict=True)):

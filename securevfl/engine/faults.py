@@ -313,7 +313,7 @@ class Schedule:
         counted: int = 0,
         back: bool = False,
     ) -> bool:
-        """Whether the link between two parties carries messages from the first to the second."""
+        """Whether the link carries messages from `sender` to `receiver`; others as in `alive`."""
         rounds = round, max(round, counted)
         outages = self._one_way.get((sender, receiver), ())
         if any(outage.covers(rounds[1], seconds) for outage in outages):

@@ -259,7 +259,7 @@ class Network(Protocol):
         """Nanoseconds on the party's clock."""
 
     def send(self, sending: Sending) -> None:
-        """Send ``sending.payloads[i]`` to ``sending.to[i]``, `after` seconds from now."""
+        """Send ``sending.payloads[i]`` to ``sending.to[i]``, `sending.after` seconds from now."""
 
     def record(self, party: PartyState, name: str, fields: dict[str, object]) -> None:
         """Put an event into the history of the run."""

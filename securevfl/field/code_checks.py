@@ -58,7 +58,7 @@ def points(
 ) -> tuple[int, ...]:
     """Evaluation points: `given`, or else `default`; `last` is the largest default point of all.
 
-    FieldError unless they are distinct elements of the field, as many as in `default`.
+    FieldError, which calls them `name`, unless they are as many distinct elements as in `default`.
     """
     if given is None:
         if last >= field.modulus:

@@ -423,7 +423,7 @@ class PrimeField:
         return np.uint64(c.p), np.uint64(c.negative_inverse), np.uint64(c.square)
 
     def _pair(self, a: ArrayLike, b: ArrayLike, name: str) -> tuple[Array, Array, Array]:
-        """Both operands, broadcast and flat, and an array for the result."""
+        """Both operands, broadcast and flat, and an array for the result; FieldError by `name`."""
         a, b = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
         try:
             shape = a.shape if a.shape == b.shape else np.broadcast_shapes(a.shape, b.shape)

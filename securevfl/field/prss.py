@@ -442,7 +442,7 @@ class _Streams:
         known.values = dict(zip(range(party, end), values, strict=True))
 
     def row(self, code: LagrangeCode, party: int) -> PreparedMatrix:
-        """Row (1, P(alpha)) of a party, prepared for products."""
+        """Row (1, P(alpha)) of a party, P = prod_k (z - beta_k), as a prepared left operand."""
         if party not in self._rows:
             from securevfl.field import dispatch
 

@@ -1,7 +1,7 @@
 """Privacy cost of Gaussian noise in (epsilon, delta), by the dp-accounting library.
 
-A *noise multiplier* is sigma over the L2 sensitivity. The sensitivity depends on which data sets
-count as neighbours, so every function of it names the relation.
+A *noise multiplier* is sigma over the L2 sensitivity, which depends on the data sets that count as
+neighbours: `sensitivity` takes that relation, `Released` uses "replace".
 """
 
 from __future__ import annotations

@@ -367,7 +367,7 @@ class IdealFedHssl(Ideal):
         self.learners = learners
 
     def embed(self, client: int, samples: Any, width: int) -> Secret:
-        """Embedding H_n, (rows, 2 width), by both networks, declared as an output to the server."""
+        """Embedding H_n, (rows, 2 width), of the rows `samples`: declared output to the server."""
         return super().embed(client, samples, 2 * width)
 
     def meet(self, samples: np.ndarray) -> None:

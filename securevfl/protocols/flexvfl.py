@@ -95,7 +95,7 @@ def settled(
 ) -> np.float32:
     """Local steps of the server model, all embeddings `told` fixed; return the loss before.
 
-    `public` is (Q_0, the rule that joins embeddings).
+    `public` is (Q_0, the rule that joins embeddings); `samples` are the batch's row numbers.
     """
     steps, aggregation = public
     joint = gathered(aggregation, dict(enumerate(told)), aggregation.parties).value

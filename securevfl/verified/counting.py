@@ -271,7 +271,7 @@ def _has(keys: set[Any], node: Node) -> bool:
 
 
 def _codes(values: Sequence[Array], cases: int) -> Array:
-    """A number for each case, equal for equal values; reals are compared by their bits."""
+    """Number of each case, (cases,) int64, equal for equal rows of all `values` (reals: bits)."""
     code = np.zeros(cases, np.int64)
     for value in values:
         for column in np.ascontiguousarray(value).reshape(cases, -1).T:

@@ -525,7 +525,7 @@ class Participant(Sealing, Party):
 
 
 def _kind(value: Protected) -> str:
-    """Kind of a value, in the form for `wrapped`."""
+    """Kind of a value, as `Participant.protected` names kinds: "field", "key", "real" and so on."""
     kinds = {
         Element: "field", Key: "key", PublicKey: "public key", Bytes: "signature", Noised: "noised",
         SealingKey: "sealing key", OpeningKey: "opening key", Ciphertext: "sealed",

@@ -314,7 +314,7 @@ class Prover:
         return next((b for b in blocks if b not in self._declared and not self.known(b)), None)
 
     def resolved(self, form: Form) -> Form:
-        """A form after all moves (substitutions of random blocks)."""
+        """A form after all moves of random blocks; NotExpressibleError as `Algebra.substitute`."""
         while True:
             moved = [b for b in form.blocks if b in self.subst]
             if not moved:
@@ -341,9 +341,9 @@ class Prover:
     def _tell_all(self) -> None:
         """Bring the basis up to date: what outputs and known names tell, in echelon form.
 
-        By pivot it has the row's number, the pivot and the combination, in which there may be known
-        monomials. A row is not rewritten after later moves, because it holds in the old
-        coordinates as well.
+        The basis (linear combinations that the coalition can compute) has by pivot the row's
+        number, the pivot and the combination, in which there may be known monomials. No row is
+        rewritten after later moves: it holds in the old coordinates as well.
         """
         if not self._behind:
             return
@@ -598,7 +598,7 @@ class Prover:
                 yield block
 
     def _tapes(self) -> bool:
-        """Make one pass of moves over the rows; return whether any was made."""
+        """Try one move (substitution of a random block) a row of the view; whether any was made."""
         done = False
         self._naming = {}
         for number, row in self.rows.items():
@@ -669,8 +669,9 @@ class Prover:
     ) -> tuple[int, dict[int, Form]]:
         """Write a random block R as b = L(R) in the row's shape, with the entries beside pivots.
 
-        R = L_P^-1 (b - L_F(F)) at the pivots P, and F elsewhere: a bijection, and b and F are
-        uniform and independent, too.
+        R = L_P^-1 (b - L_F(F)) at the pivots P (`places`), and F elsewhere: a bijection; b and F
+        are uniform and independent, too. L is the map `view`. Return b's number and the `forms`
+        with R replaced.
         """
         algebra, own = self.algebra, self.algebra.blocks[block]
         others = sorted(set(range(own.size)) - set(places))
@@ -757,7 +758,7 @@ class Prover:
         return False
 
     def _streams(self) -> None:
-        """Find keys on which rows depend only through streams; these streams become uniform."""
+        """Find hidden keys that rows use only as seeds of PRF streams; those become uniform."""
         every = {b for row in self.rows.values() for b in row.blocks}
         blocks = [self.algebra.blocks[b] for b in self._reachable(every)]
         named = {self._key(block) for block in blocks if block.kind == "prf"}
@@ -1078,7 +1079,7 @@ def remembering(algebra: Algebra) -> str:
 
 
 def search(algebra: Algebra, coalition: Iterable[int], outputs: Sequence[Output]) -> Found:
-    """Look for a proof, or for two inputs that refute the claim."""
+    """Look for a proof that a coalition learns only `outputs`, or for two inputs that refute it."""
     seen: set[int] = set()
     for output in outputs:
         drawn = randomness_in(output.node, seen)

@@ -398,7 +398,7 @@ class Trace:
         return wrapped(value, (kind, self.field), node, owner, self)
 
     def the(self, owner: int, name: str) -> Any:
-        """Initial value of an input, as no party's, for declared outputs; FlowError if none."""
+        """Initial value of an owner's input, for declared outputs (IDEAL's); FlowError if none."""
         if (owner, name) not in self.inputs:
             own = ", ".join(repr(other) for at, other in self.inputs if at == owner)
             raise FlowError(f"the: {name_of(owner)} has no input {name!r}, but {own or 'none'}")

@@ -291,7 +291,7 @@ class Element(Protected):
         return self._made(value, "matmul", (one, two))
 
     def _index(self, places: Array, value: Any) -> Element:
-        """Entries at flat positions."""
+        """New element with the numbers `value`: entries of this one at flat positions `places`."""
         return self._made(np.array(value, order="C"), "index", (self,), np.array(places))
 
     def _seen(self, value: Any) -> Element:

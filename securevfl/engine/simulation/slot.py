@@ -327,7 +327,7 @@ class PartySlot(Owner):
         self._at_rest(self)
 
     def step_begins(self) -> int:
-        """Start the stopwatch if computing is measured; return the start of the outer step."""
+        """Start the stopwatch if computing is measured; return the outer step's start (ns)."""
         outer = self._stopwatch
         if self._measured:
             self._stopwatch = perf_counter_ns()

@@ -268,7 +268,7 @@ def _type(kind: Any) -> Any:
 
 
 def _entry(target: str, kinds: tuple[Any, ...], result: str) -> bytes:
-    """Return the object code of a kernel's entry."""
+    """Object code of a kernel's entry: it calls symbol `target` on the words of `kinds`."""
     module = ir.Module()
     simple = {ctypes.c_double: ir.DoubleType(), ctypes.c_float: ir.FloatType()}
     words = _words(kinds)

@@ -60,13 +60,13 @@ _reals256, _reals512 = _step(4, real=True), _step(8, real=True)
 
 @kernel
 def words256(steps: Any, out: Any) -> None:
-    """Write eight vectors of sums of `steps` products of 32-bit words, four lanes each."""
+    """Write to `out`, (8, 4) uint64, sums of `steps` products of 32-bit words: eight vectors."""
     _words256(steps, out.ctypes.data)
 
 
 @kernel
 def words512(steps: Any, out: Any) -> None:
-    """Write the sums of `words256` with eight lanes a vector."""
+    """Write to `out`, (8, 8) uint64, the sums of `words256` with eight lanes a vector."""
     _words512(steps, out.ctypes.data)
 
 

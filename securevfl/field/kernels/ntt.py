@@ -65,7 +65,7 @@ def _generator(kind: str) -> Callable[..., Any]:
 
 
 def _butterfly(kind: str) -> Any:
-    """Type and generator of a butterfly of the transform."""
+    """Signature (numba) and LLVM emitter of a butterfly of `kind` in the transform."""
     return types.void(types.int64, types.int64, *[types.uint32] * 3), _generator(kind)
 
 

@@ -25,7 +25,7 @@ _HALF = np.uint64(32)
 
 @inlined
 def _mont(a: Any, b: Any, p: Any, negative_inverse: Any) -> Any:
-    """Return a b / 2^64 mod p."""
+    """Return a b / 2^64 mod p, uint64; `negative_inverse` is -1/p mod 2^64."""
     return redc(high_part(a, b), a * b, p, negative_inverse)
 
 
@@ -215,7 +215,8 @@ def interpolate(
 
     Barycentric form: l_i(y) = l(y) w_i / (y - x_i) with l(y) = prod_j (y - x_j) and
     1/w_i = prod_{j != i} (x_i - x_j). The w_i and all 1/(y - x_i) come from one batch inversion.
-    `room` has 2 (n + n m) + n + 3 m + CHAINS words for n points and m targets.
+    `room` has 2 (n + n m) + n + 3 m + CHAINS words for n points and m targets; `square` is
+    2^128 mod p.
     """
     n, m = points.size, targets.size
     one = redc(_ZERO, square, p, negative_inverse)

@@ -114,7 +114,7 @@ def _dividing(around: bool) -> Callable[..., Any]:
 
 @intrinsic
 def _turn(context: Any, source: Any, pitch: Any, target: Any) -> Any:
-    """Write 16 columns u + 2^16 v modulo 2^31 - 1, from their sums in four planes."""
+    """Write 16 columns u + 2^16 v modulo 2^31 - 1, from sums in four planes, `pitch` bytes each."""
     return types.void(*[types.int64] * 3), _turning(around=False)
 
 

@@ -28,7 +28,7 @@ BLOCK = 8  # Steps of 16 terms whose limbs, 32 KiB, stay in the L1 cache.
 
 
 def setup(left: tuple[int, ...], right: tuple[int, ...], terms: int) -> Array:
-    """AMX tile configuration, uint8 (64,): numbers 0 to 7 of `left` tiles and of `right` tiles.
+    """AMX tile configuration, uint8 (64,); `left`, `right`: tile registers (0 to 7) of operands.
 
     Left tiles have 4 bytes a row for each of `terms` <= 16 terms; right tiles a row for each. The
     other tiles hold sums.

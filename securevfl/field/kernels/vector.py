@@ -102,7 +102,7 @@ class _Product:
         self.most = slot(builder, every(*self.kind, 0))
 
     def emit(self) -> Any:
-        """Emit loops over panels, rows and blocks; return whether all numbers are below p."""
+        """Emit loops over panels, rows and blocks; value: whether all numbers are below p (i1)."""
         builder, plan, zero, one = self.builder, self.plan, _number(0), _number(1)
         self.addresses()
         for v in range(self.vectors):
@@ -124,7 +124,7 @@ class _Product:
         return builder.icmp_unsigned("==", wrong, ir.Constant(wrong.type, 0))
 
     def addresses(self) -> None:
-        """Write the address of each row of the right operand."""
+        """Emit code that writes the address of each row of the right operand to `Plan.sources`."""
         builder, plan = self.builder, self.plan
         target = slot(builder, plan.sources)
         with loop(builder, _number(0), plan.blocks, _number(1)) as (block, _):
@@ -137,7 +137,7 @@ class _Product:
                 builder.store(builder.add(to, _number(8)), target)
 
     def pack(self, block: Any, target: Any) -> None:
-        """Centre the columns of a block; an incomplete block passes through `tail`."""
+        """Emit code that centres a block's columns, to address `target`; `tail` pads the last."""
         builder, plan = self.builder, self.plan
         begin = builder.mul(block, self.width)
         room = builder.sub(plan.length, begin)
@@ -156,9 +156,9 @@ class _Product:
                 store(builder, to, self.size * v, self.ring.pack(builder, x))
 
     def rows(self, m: Any, first: Any) -> list[Any]:
-        """Addresses of the limbs of a tile's rows; the last row's address beyond the end.
+        """Emitted addresses of limbs of rows m, m + 1, ...; beyond the end, of the last row.
 
-        They are written if `first`.
+        The emitted code writes the limbs if `first` (i1).
         """
         builder, plan = self.builder, self.plan
         pitch = builder.mul(plan.inner, _number(4 * self.ring.limbs))
@@ -174,7 +174,7 @@ class _Product:
         return [builder.add(place, builder.mul(n, pitch)) for n in numbers]
 
     def limbs(self, source: Any, elements: Any, target: Any) -> None:
-        """Write the limbs of consecutive elements."""
+        """Emit code that writes the limbs of so many elements, from address to address."""
         builder, ring = self.builder, self.ring
         whole = builder.and_(elements, _number(-self.kind[1]))
         for start, stop, step in ((_number(0), whole, self.kind[1]), (whole, elements, 1)):
@@ -185,7 +185,7 @@ class _Product:
                 store(builder, builder.add(target, place), 0, written)
 
     def sums(self, rows: list[Any], right: Any) -> list[list[Any]]:
-        """Compute one register tile; return a vector for each row and vector of columns."""
+        """Emit the sums of one tile (see `term`); an emitted vector for each row and vector."""
         builder, ring, lanes = self.builder, self.ring, self.size // 8
         zero = every(I64, lanes, 0)
         tile = [
@@ -205,7 +205,11 @@ class _Product:
         ]
 
     def term(self, rows: list[Any], right: Any, k: Any, tile: Any) -> None:
-        """Add term k to all sums of a tile."""
+        """Emit code that adds term k to all sums of a tile.
+
+        rows: addresses of the rows' limbs; right: address of the packed block; tile: slots by row,
+        vector and pair of parts.
+        """
         builder, ring, lanes = self.builder, self.ring, self.size // 8
         source = builder.add(right, builder.mul(k, self.width))
         vectors = [load(builder, source, self.size * v, I64, lanes) for v in range(self.vectors)]
@@ -221,7 +225,7 @@ class _Product:
                     builder.store(builder.add(builder.load(place), term), place)
 
     def write(self, values: list[list[Any]], m: Any, at: Any) -> None:
-        """Write a tile to the result; edge tiles go through `edge`."""
+        """Emit code that writes a tile at row m, byte `at`; one at an edge goes through `edge`."""
         builder, plan, rows = self.builder, self.plan, _number(self.count)
         height = _least(builder, builder.sub(plan.height, m), rows)
         room = _least(builder, builder.sub(plan.length, at), self.width)
@@ -268,7 +272,7 @@ _long512, _long256 = tile(Long, 64, 8, 1), tile(Long, 32, 3, 1)
 
 @kernel
 def short512(plan: int) -> bool:
-    """Compute a product modulo p < 2^31, six rows and 32 columns at a time."""
+    """Compute the product of the `Plan` at address `plan` modulo p < 2^31 by tiles (6, 32)."""
     return bool(_short512(plan))
 
 

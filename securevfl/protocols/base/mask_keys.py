@@ -115,7 +115,7 @@ def key_posts(prss: Prss) -> tuple[Post, ...]:
 
 
 def _post(N: int, group: Sequence[int], numbers: Mapping[int, int]) -> Post:
-    """Planned message with keys to each of a group; `numbers` of keys in it by dealer."""
+    """Planned message with keys to each of `group`; `numbers`: keys in each dealer's message."""
     payloads = tuple(hollow((numbers.get(i, 0), KEY), np.uint8) for i in range(N))
 
     def receivers(i: int) -> Sequence[int]:

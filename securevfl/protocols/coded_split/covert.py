@@ -198,9 +198,10 @@ def _refuse_other_history(
     verifier: bytes,
     *stories: Any,
 ) -> np.ndarray:
-    """Raise RunError if a step continues another history than the holder's; else empty array.
+    """Raise RunError if a step's chain `before` is not the holder's `chain`; else empty array.
 
-    LieFoundError, with evidence, if the server signed two contradicting `stories`.
+    LieFoundError, with evidence, if `stories` (those of steps step - 1 and step, each as two
+    values, signed with the server's key `verifier`) contradict each other.
     """
     if not np.array_equal(chain, before):
         if stories:

@@ -169,7 +169,7 @@ def training(public: Parameters, unknowns: int) -> Phase:
     decoding = public.code.segments * public.threshold / N
 
     def dealt(own: Any) -> Any:
-        """Payload of a share of a step, or its seed, with a proof or a digest."""
+        """Payload of `own`, a share of a step or its seed, with a proof (covert) or a digest."""
         return (own, *proof_of(public.code)) if public.covert else (bytes(DIGEST), own)
 
     seeds = Post(

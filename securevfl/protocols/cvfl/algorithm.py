@@ -175,7 +175,7 @@ class Stale(LastEmbeddings):
         return self.complete(new, batch.places, oldest=batch.oldest)[1]
 
     def state_dict(self) -> dict[str, Any]:
-        """State for a checkpoint: that of the embeddings."""
+        """State for a checkpoint: that of the embeddings, and the number of their version."""
         return {**self.embeddings.state_dict(), "version": self.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

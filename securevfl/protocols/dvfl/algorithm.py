@@ -251,7 +251,7 @@ class Host(Learner):
         return self.saved if value is self.buffer else super().to_checkpoint(value)
 
     def write(self, message: Message) -> None:
-        """Store a guest's activations in its register, unless newer ones are there."""
+        """Store a guest's activations in its register, which keeps its two latest rounds."""
         others = (one for one in self.writings.get(message.sender, ()) if one[0] != message.round)
         both = sorted(((message.round, message.payload), *others), key=itemgetter(0), reverse=True)
         self.writings = {**self.writings, message.sender: tuple(both[:2])}

@@ -108,7 +108,7 @@ class Ideal:
         self.execute(self.schedule.rounds + 1)
 
     def rest(self, n: int, life: int, round: int) -> None:
-        """Store a party's state at its safe point; a restarted party first returns to its last."""
+        """Store party n's state at a safe point; with a new `life` it first returns to the last."""
         lived, state = self.rested[n]
         if life != lived:  # a host has lost the last item of its buffer (D.2)
             state.buffer = state.buffer[:-1]
@@ -122,7 +122,7 @@ class Ideal:
         return code
 
     def step(self, n: int, inputs: Secret, round: int) -> None:
-        """Step of the encoder of party n on inputs."""
+        """Step of the encoder of party n on inputs; its loss is added to the state's losses."""
         given = inputs, self.chance[n], round
         state = self.now[n]
         state.losses += state.network.step(trained, *given, shapes=[()], of=[np.float64])

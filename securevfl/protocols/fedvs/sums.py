@@ -181,7 +181,7 @@ class SumLedger:
         self.repeated = {lowest - number: one for number, one in enumerate(beyond, 1)}
 
     def recall(self, stepped: int) -> None:
-        """Count noted sums of later rounds as announced if their last step is `stepped`."""
+        """Announce again the sums in `repeated` that were made after step `stepped`."""
         for number, (_, one) in self.repeated.items():
             if one.attempt.stepped == stepped:
                 self.announce(number, one)

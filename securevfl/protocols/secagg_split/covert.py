@@ -108,7 +108,7 @@ def sum_of(survivors: Sequence[int]) -> bytes:
 
 
 def conflict(sums: Sums, rows: np.ndarray, survivors: Sequence[int]) -> tuple[int, ...]:
-    """Survivors of another sum with a row in common; empty if there is none."""
+    """Survivors of an earlier sum that has a row in common and other survivors; or ()."""
     some, own = frozenset(rows.tolist()), tuple(sorted(survivors))
     for before, others in sums:
         if others != own and not some.isdisjoint(before):
@@ -129,6 +129,6 @@ def free(sums: Sums, rows: np.ndarray) -> np.ndarray:
 
 
 def after(party: Any, gradient: Secret) -> Sums:
-    """Sums to remember after a gradient: none, unless the gradient is zero."""
+    """Sums to remember after dL/dH: `party.sums` if it is zero (no model moved), otherwise none."""
     some = gradient.map(is_any, shape=(), dtype=np.bool_)
     return () if bool(party.opened(some, "whether dL/dH moves a model")) else party.sums

@@ -41,14 +41,14 @@ class DoubleSum:
         self.c = every(lanes.DOUBLE, size, _C)
 
     def add(self, x: Any, y: Any) -> None:
-        """Add the product x y as a multiple of 2^50 and a rest."""
+        """Emit code that adds the product x y, as a multiple of 2^50 and a rest."""
         fma = f"llvm.fma.v{self.size}f64"
         minus = self._take(pure(self.builder, fma, [y, x, self.c]))
         rest = pure(self.builder, fma, [y, x, minus])
         self._rest(self.builder.fadd(self.builder.load(self.rests), rest))
 
     def split(self) -> None:
-        """Move the multiple of 2^50 out of the sum of rests."""
+        """Emit code that moves the multiple of 2^50 out of the sum of rests."""
         rests = self.builder.load(self.rests)
         minus = self._take(self.builder.fadd(rests, self.c))
         self._rest(self.builder.fadd(rests, minus))
@@ -57,7 +57,7 @@ class DoubleSum:
         """Do nothing: `result` handles all sums."""
 
     def result(self, count: Any) -> Any:
-        """Elements 2^50 (multiples - count bits(C)) + rests mod p, |rests| <= 2^49."""
+        """Emitted vector 2^50 (multiples - count bits(C)) + rests mod p, |rests| <= 2^49."""
         builder, size = self.builder, self.size
         shift = builder.mul(count, ir.Constant(I64, -_C_BITS))
         shift = builder.add(shift, ir.Constant(I64, _OFFSET))
@@ -68,7 +68,7 @@ class DoubleSum:
         return lanes.finish(builder, builder.add(total, rests))
 
     def _take(self, h: Any) -> Any:
-        """Add the bits of h, which is C plus a multiple of 2^50, to the sum; return C - h."""
+        """Emit code that adds the bits of h = C + m 2^50 to the sum; return its value C - h."""
         bits = self.builder.bitcast(h, ir.VectorType(I64, self.size))
         total = self.builder.add(self.builder.load(self.multiples), bits)
         self.builder.store(total, self.multiples)

@@ -70,7 +70,7 @@ class IntegerSum:
 
 
 def _folded(builder: Any, x: Any) -> Any:
-    """Return a number equal to x < 2^64 mod p and below 2^50 + 2^28."""
+    """Emitted number equal to x < 2^64 modulo p, and below 2^50 + 2^28."""
     part = builder.and_(x, every(I64, LANES, 2**lanes.BITS - 1))
     rest = builder.lshr(x, every(I64, LANES, lanes.BITS))
     return low(builder, part, rest, every(I64, LANES, _C))

@@ -27,10 +27,11 @@ _P = np.uint64(P50)
 
 
 def dots(form: product.Form, size: int, convert: Callable[..., Any]) -> Callable[..., Any]:
-    """Kernel part: sums of products of a block with two rows of weights.
+    """Instruction for kernels: sums of products of a block with two rows of weights.
 
-    It takes the addresses of the block, of the weights as `convert` makes them, of 16 results for
-    each row of weights and of eight maxima; the bytes between rows of weights; the steps.
+    It takes the addresses of the block, of the weights (in the form that `convert` emits for the
+    block), of 16 results for each row of weights and of eight maxima; the bytes between rows of
+    weights; the steps. `size` is the lanes of a vector.
     """
     vectors = STEP // size
 

@@ -37,7 +37,7 @@ Convert = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any]]
 
 
 def _applied(builder: Any, name: str, x: Any, result: Any = None) -> Any:
-    """Apply an LLVM intrinsic to a vector."""
+    """Emit a call of LLVM's intrinsic `name` on vector x; `result` is its type if another."""
     letter = "i" if isinstance(x.type.element, ir.IntType) else "f"
     full = f"llvm.{name}.v{x.type.count}{letter}{bits(x.type.element)}"
     module = builder.module
@@ -79,7 +79,7 @@ def _pass(kind: Any, convert: Convert) -> Callable[..., Any]:
 
 
 def _quantize(real: Any, number: Any, result: Any) -> Convert:
-    """Round halves up in numbers of kind `real`, through integers `number`, to `result`."""
+    """Emitter that rounds halves up: kinds `real`, then `number`, then `result` (LLVM types)."""
 
     def convert(builder: Any, x: Any, scale: Any, largest: Any, p: Any) -> tuple[Any, Any]:
         lanes = ir.VectorType(real, LANES)
@@ -107,7 +107,7 @@ def _quantize(real: Any, number: Any, result: Any) -> Convert:
 
 
 def _dequantize(kind: Any) -> Convert:
-    """Conversion from elements of `kind`, whose signed values fit that many bits."""
+    """Emitter of conversion to doubles from elements of `kind`, whose signed values fit it."""
 
     def convert(builder: Any, z: Any, scale: Any, largest: Any, p: Any) -> tuple[Any, Any]:
         modulus = splat(builder, p if kind is I64 else builder.trunc(p, kind), LANES)

@@ -127,7 +127,7 @@ def entry(generate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fetch(builder: Any, shape: Shape, at: Any, wanted: Any, column: Any, width: Any) -> None:
-    """If `wanted`, prefetch the piece of each row that lies `width` pieces after `column`."""
+    """Emit, if `wanted` (i1): prefetch each row's piece that is `width` pieces after `column`."""
     later = builder.add(column, builder.mul(width, constant(shape.size)))
     with builder.if_then(wanted), repeat(builder, at.inner) as (k, _k):
         fetch(builder, builder.add(number(builder, at.rows, k), later), shape.size)

@@ -26,12 +26,12 @@ def proof_of(code: LagrangeCode) -> tuple[Any, ...]:
 
 
 def signed_upload(share: Any) -> tuple[Any, ...]:
-    """Planned payload of an upload: the name in its label, the share, the signature."""
+    """Planned payload of an upload: the word in the signed label, the share, the signature."""
     return WORD, share, bytes(SIGNATURE)
 
 
 def signed_gradient(gradient: Any, config: Any) -> Any:
-    """Planned dL/dH, with the server's signature on the history above level semi-honest."""
+    """Planned payload with dL/dH; above level "semi-honest" (gradient, word, signature)."""
     signed = WORD, bytes(SIGNATURE)
     return gradient if config.security == "semi-honest" else (gradient, *signed)
 
