@@ -84,7 +84,7 @@ def _encoded(form: Form) -> bytes:
 
 
 def label_of(form: Form, signer: int, kind: str, step: int, place: int) -> bytes:
-    """Label of a holder's Merkle leaf: all public facts of the dealing except the run."""
+    """Label of the Merkle leaf of holder `place`: public facts of the dealing except the run."""
     return wire.encode(("leaf", signer, kind, step, form.encoded(), place))
 
 

@@ -291,7 +291,7 @@ def _shown(
     root: np.ndarray,
     values: np.ndarray,
 ) -> np.ndarray:
-    """Statement without its subject: start, chain, leaf, path digest, root and H(c)."""
+    """Statement without its subject, (6, 32) uint8: start, chain, leaf, path digest, root, H(c)."""
     rest = hash_of_path(_bytes(siblings)), root.tobytes(), hash_of(values)
     whole = b"".join((start.tobytes(), before.tobytes(), leaf.tobytes(), *rest))
     return np.frombuffer(whole, np.uint8).reshape(6, DIGEST)
@@ -329,7 +329,7 @@ def _compare(
     other_signature: bytes,
     verifier: bytes,
 ) -> np.ndarray:
-    """Empty array, for `Secret.map`; raises what `compared` raises."""
+    """Empty array, for `Secret.map`; LieFoundError or RunError as in `compared`."""
     if other.shape != (6, DIGEST) or other.dtype != np.uint8:
         raise _dispute(dealer, kind, step, places, "has another form than a story")
     shown = zip(places, (mine, other), (signature, other_signature), strict=True)
@@ -350,7 +350,7 @@ def _compare(
 def story_of(
     run: bytes, dealer: int, kind: str, step: int, place: int, rows: np.ndarray, signature: bytes
 ) -> Statement:
-    """Statement on a dealing that a holder shows, as returned by `checked`."""
+    """Statement on a dealing that holder `place` shows; `rows`, signature as from `checked`."""
     start, before, leaf, path, root, hashed = _bytes(rows)
     content = Dealt(place, leaf, path, root, hashed, before).encoded()
     return Statement(Subject(run, 0, start, dealer, kind, step), content, signature)
@@ -370,7 +370,7 @@ def refuse_lie(verifier: bytes, one: Statement, other: Statement) -> None:
 def _dispute(
     dealer: int, kind: str, step: int, places: tuple[int, int], why: str, keys: bool = False
 ) -> RunError:
-    """Error for a dispute of two holders; with `keys` the dealer may have sent them two keys."""
+    """Error for a dispute of two holders, why; with `keys` the dealer may have sent two keys."""
     return RunError(
         f"{kind!r} of step {step}: what party {places[1]} says that party {dealer} dealt it {why}. "
         f"Dispute of {places[0]} and {places[1]}: one of both errs"
@@ -419,7 +419,7 @@ def _refuse(
     verifier: bytes,
     *said: Any,
 ) -> np.ndarray:
-    """Empty array, for `Secret.map`; raises what `checked` raises."""
+    """Empty array, for `Secret.map`; RunError if unsigned, LieFoundError if signed and wrong."""
     dealer, kind, step, _, start, *own, run = said
     leaf, siblings, root, values = own[1:]
     if not is_signed_by(verifier, signature, statement_text(*said)):

@@ -189,7 +189,7 @@ def hear(client: Any, round: int, *announced: Any, payload: Any) -> Secret:
 
 
 def shown(client: Any) -> tuple[Secret]:
-    """The newest history hash, to send beside a share; stored with its signature for `tell`."""
+    """(Newest history hash,), to send beside a share; stored with its signature for `tell`."""
     client.shown = {**dict([*client.shown.items()][1 - SHOWN :]), client.round: client.story}
     return (client.story[0],)
 
@@ -241,7 +241,7 @@ def compare(client: Any, message: Any) -> None:
 
 
 def _no_form(client: Any, kind: str, sender: int, wanted: str) -> ProtocolError:
-    """Error for a malformed message."""
+    """Error for a malformed message of a kind and sender; `wanted` is the form it must have."""
     return ProtocolError(
         f"{client.telling.method}: {kind!r} of party {sender} is of another form, and must be "
         f"{wanted}. It departs from the protocol, or has other options: give all the same ones"
@@ -249,7 +249,7 @@ def _no_form(client: Any, kind: str, sender: int, wanted: str) -> ProtocolError:
 
 
 def _after(party: Any, told: bytes, gradient: Secret) -> Secret:
-    """Hash of the history after a round, (32,) uint8."""
+    """Hash of the history after a round, (32,) uint8; `told`: the announced values, encoded."""
     found: Secret = party.story[0].map(_hash, gradient, told, shape=(DIGEST,), dtype=np.uint8)
     return found
 
@@ -265,7 +265,7 @@ def _subject(start: np.ndarray, round: int, life: int, run: bytes) -> Subject:
 
 
 def _text(h: np.ndarray, start: np.ndarray, round: int, life: int, run: bytes) -> bytes:
-    """Bytes that the server signs."""
+    """Bytes that the server signs: history hash h, in its start, round, life and run."""
     return signed(_subject(start, round, life, run), h.tobytes())
 
 
@@ -306,7 +306,7 @@ def _compare(
     run: bytes,
     verifier: bytes,
 ) -> np.ndarray:
-    """Empty array, for `Secret.map`; raises what `compare` raises."""
+    """Empty array, for `Secret.map`; LieFoundError for two stories, RunError for a dispute."""
     if np.array_equal(h, other):  # as of a client that a crash took back, and that caught up
         return np.empty(0)
     if lives[0] != lives[1] and not np.array_equal(start, other_start):

@@ -32,7 +32,7 @@ def signed_tags(
     start: Secret,
     tags: Sequence[Secret],
 ) -> list[tuple[Any, ...]]:
-    """Payload parts for each holder (`PARTS`): all tags, the start, and the signature."""
+    """Payload parts for each holder (`PARTS`): `tags` stacked, the start, and the signature."""
     about = own.dealer, own.kind
     every = tags[0].map(_stacked, *tags[1:], shape=(len(tags), DIGEST), dtype=np.uint8)
     return [
@@ -91,7 +91,7 @@ def _stacked(*tags: np.ndarray) -> np.ndarray:
 def _text(
     dealer: int, kind: str, place: int, start: np.ndarray, every: np.ndarray, run: bytes
 ) -> bytes:
-    """Signed bytes: a dealing without leaf, path and root, whose values c are the tags."""
+    """Signed bytes of a dealing without leaf, path and root; its values c are tags (`every`)."""
     said = start, _ZERO, _ZERO, _NO_PATH, _ZERO, every
     return statement_text(dealer, kind, 0, place, *said, run)
 

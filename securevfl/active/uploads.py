@@ -84,12 +84,12 @@ def encoded(code: LagrangeCode) -> bytes:
 
 
 def label_of(code: bytes, told: bytes, name: bytes, chain: bytes) -> bytes:
-    """Digest of a label and of the code with which a judge decodes (`encoded`)."""
+    """Digest of the code that a judge decodes with (`encoded`), what was told, name and chain."""
     return digest("label", code, told, name, chain)
 
 
 def text_of(run: bytes, label: bytes, party: int, values: Array) -> bytes:
-    """Bytes that a party signs."""
+    """Bytes that a party signs for an upload of `values` in a run under a label's digest."""
     said = Upload(party, values, b"").statement(run, label)
     return signed(said.subject, said.content)
 

@@ -143,7 +143,7 @@ def conditions_from(
 
 
 def _checked(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a form of conditions; refuse values of another form."""
+    """Values of a form of conditions; ConfigurationError for values of another form."""
     # `describe` writes means and shifts beside a trace; they count the clients and are all 0.
     unused = ("upload_mean", "upload_shift") if form == "trace" else ()
     kept = {k: v for k, v in values.items() if k not in unused or not _all_zero(v)}

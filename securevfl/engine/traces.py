@@ -161,7 +161,7 @@ def _read(path: Path, parties: int | None) -> list[list[float]]:
 
 
 def _long(names: list[str], rows: Iterator[list[str]], path: Path, parties: int | None) -> _Parties:
-    """Delays by party, from rows for each party and round."""
+    """Seconds by party from rows (party, round, seconds); ConfigurationError for gaps or more."""
     seconds: dict[int, dict[int, float]] = defaultdict(dict)
     for number, row in enumerate(rows, 2):
         where = f"trace: {path}, line {number}"
@@ -195,7 +195,7 @@ def _take_row(
 
 
 def _wide(rows: Iterator[list[str]], path: Path, columns: int) -> list[list[float]]:
-    """Delays by worker, from rows for each step with a column for each worker."""
+    """Seconds by worker, from rows (step, one column a worker); ConfigurationError for others."""
     steps = []
     for number, row in enumerate(rows, 2):
         where = f"trace: {path}, line {number}"

@@ -150,7 +150,7 @@ class SpilledRows:
             yield columns
 
     def _read(self, number: int) -> Columns:
-        """A chunk with changes stored in files."""
+        """Chunk `number` with changes stored in files; CheckpointError for another length."""
         stored = _checked(self._file(number), COLUMNS)
         if stored["sender"].shape != (CHUNK,):
             raise CheckpointError(f"checkpoint: {self._file(number)} must have {CHUNK} rows")
@@ -201,7 +201,7 @@ def _by_row(changes: Columns) -> dict[int, list[int]]:
 
 
 def _checked(path: Path, codes: Mapping[str, str]) -> Columns:
-    """Columns of a file, checked for number and length."""
+    """Columns of a file by name, checked for dtype (`codes`) and length; CheckpointError."""
     columns: Columns = read_file(path)
     if not isinstance(columns, dict) or set(columns) != set(codes):
         raise CheckpointError(f"checkpoint: {path} has other columns than this version")

@@ -493,7 +493,7 @@ def _decode_elements(view: memoryview, at: int, modulus: int | None) -> tuple[np
 
 @functools.lru_cache(maxsize=256)
 def _elements_form(head: bytes, modulus: int) -> tuple[tuple[int, ...], int]:
-    """Shape of packed elements and length of their bit stream, from the header."""
+    """(Shape of packed elements, bytes of their bit stream) from the header; or WireError."""
     bits, ndim = head[:2]
     if bits != element_bits(modulus) or ndim > 32:
         raise WireError(

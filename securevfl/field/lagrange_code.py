@@ -344,7 +344,7 @@ class LagrangeCode:
         return checks.enough(received, degree, self.segments, self.privacy, name)
 
     def _interpolate(self, rows: Array, numbers: tuple[int, ...], threads: int, name: str) -> Array:
-        """Values (K, L) at the betas; raise if a row is not made of elements."""
+        """Values (K, L) at the betas from rows of parties `numbers`; FieldError for no elements."""
         left = self._decoder(numbers)[1]
         values = result((self.segments, rows.shape[1]), self.field.dtype)
         if not encoding.apply(left, [rows], values, threads):

@@ -83,7 +83,7 @@ def coset_points(field: PrimeField, N: int, size: int) -> tuple[list[int], list[
 
 
 def _root_of_unity(p: int, order: int) -> int:
-    """Return an element of the given order, a power of two that divides p - 1."""
+    """Return an element of `order`, a power of two; FieldError unless it divides p - 1."""
     for base in range(2, p):
         root = pow(base, (p - 1) // order, p)
         if pow(root, order // 2, p) == p - 1:

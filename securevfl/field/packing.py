@@ -134,7 +134,7 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
 
 @functools.lru_cache(maxsize=64)
 def _layout(modulus: int) -> tuple[int, np.dtype[Any], Array, Any, Any]:
-    """Bits and dtype of an element, bit positions of eight elements in bytes, two kernels.
+    """Bits and dtype of an element, shifts as in `pack`, two kernels; FieldError for p >= 2^62.
 
     Messages are many and short, so the kernels are called as compiled, with addresses.
     """

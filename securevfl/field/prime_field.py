@@ -273,7 +273,7 @@ class PrimeField:
         return out.astype(self.dtype).reshape(x.shape)
 
     def _powers(self, a: ArrayLike, exponents: ArrayLike) -> Array:
-        """Powers by an array of exponents, by repeated squaring; see `power`."""
+        """Powers by an array of exponents, by repeated squaring; FieldError as in `power`."""
         wanted = np.asarray(exponents)
         if wanted.dtype.kind == "f" and not isinstance(exponents, np.ndarray):
             wanted = np.array(exponents, object)  # 2^63 beside -1 became floats; or there are none
@@ -401,7 +401,7 @@ class PrimeField:
         return self._eliminate(x, np.zeros((x.shape[0], 0), self.dtype))[1]
 
     def convolve(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """Product of two polynomials: (m + n - 1,) for coefficients (m,) and (n,), m, n >= 1."""
+        """Product of polynomials: (m + n - 1,) of coefficients (m,), (n,); FieldError if empty."""
         from securevfl.field.kernels import scalar
 
         x, y = (self.elements(v, "PrimeField.convolve").astype(np.uint64) for v in (a, b))

@@ -330,7 +330,7 @@ class Prss:
     def mask(
         self, party: int, keys: Mapping[int, bytes], label: bytes, result: Array, degree: int
     ) -> Array:
-        """Masked result: result + P(alpha) rho(alpha); `degree` selects rho."""
+        """Result of `degree` (in the shares), masked: result + P(alpha) rho(alpha) for `label`."""
         rho = self.value(party, keys, label, result.shape, mask_streams(self.code, degree))
         return self.add(party, result, rho)
 
@@ -425,7 +425,7 @@ class _Streams:
             return known.values.pop(party)
 
     def _add(self, known: _Sum, prss: Prss, label: bytes, size: int, unknown: int) -> None:
-        """Add the contributions of all known keys to the mask rho."""
+        """Add known keys' contributions to `known.rho`: rho for a label, `size` elements."""
         field, columns = prss.code.field, self._table(prss, unknown)[0]
         new = sorted(set(self._keys) - known.added)
         for some, drawn in prss._drawn(new, self._keys, label, size, unknown):

@@ -153,7 +153,7 @@ def chosen(source: Source | None) -> Source:
 
 
 def uniform(p: int, dtype: Any, shape: int | tuple[int, ...], source: Source | None) -> Array:
-    """Return independent uniform integers in [0, p), of `dtype`; see PrimeField.random."""
+    """Independent uniform integers in [0, p), of `dtype`; FieldError for what is no shape."""
     stream = chosen(source).keystream()
     try:
         out = np.empty(shape, dtype)

@@ -84,7 +84,7 @@ def clip_gradient(rows: np.ndarray, gradient: np.ndarray, bound: float) -> np.nd
 
 
 def _scale(rows: np.ndarray, bound: float) -> np.ndarray:
-    """Scale factor min(1, C / |h|) of each row, as a column."""
+    """Scale factor min(1, C / |h|) of each row, (rows, 1); errors of `clip_rows`."""
     if not 0 < bound < math.inf:
         raise ConfigurationError(f"clip_rows: the bound {bound} must be positive and finite")
     with np.errstate(over="ignore"):  # what follows refuses it

@@ -121,7 +121,7 @@ class Noise(NoiseTargets):
         return self.network.operations
 
     def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
-        """One step towards the targets, which are reassigned in every `every`-th epoch."""
+        """One step towards targets, reassigned each `every`-th epoch; (loss, clipped weights)."""
         return self.train(features[places], places, reassign=epoch % self.every == 0)
 
 

@@ -201,7 +201,7 @@ class Server(OpenServer):
     def step(
         self, embeddings: Mapping[int, Secret], samples: Secret
     ) -> tuple[Secret, dict[int, Secret]]:
-        """One step on the newest embeddings of the samples; only the sender gets a gradient."""
+        """Loss and gradient by client (the sender's alone) of a step on the newest embeddings."""
         models = self.centre, self.labels, self.last
         found = arrival(models, self.aggregation, embeddings, samples, self.steps)
         loss, gradients, self.known = found

@@ -115,7 +115,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Names of the search for proofs, imported on first use, since a run does not need them."""
+    """Name of the search for proofs, imported on first use; AttributeError for any other name."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -165,7 +165,7 @@ def dealt_masks(
     of: Sequence[Any],
     shape: tuple[int, ...],
 ) -> list[Element]:
-    """Mask values rho that a dealer sends to each of `Prss.receivers`, for a label."""
+    """Mask values rho of `shape` for label and `of`, from a dealer to each of `Prss.receivers`."""
     told, own = asked(label, list(map(bare, of))), {n: key._value for n, key in keys.items()}
     value = prss.values(party.index, own, told, shape)
     if party.world is None:

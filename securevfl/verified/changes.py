@@ -182,7 +182,7 @@ class Changes:
         return self._runs[trial, party]
 
     def _drawn(self, block: Block, trial: int, again: bool) -> Any:
-        """Another value of an input; real ones lie around the run's, or wide around zero."""
+        """Input's value in a trial, another if `again`; reals near the run's, or wide around 0."""
         drawn = self._anew(block, 2 * trial + again)
         if drawn.dtype.kind != "f" or trial % 2:
             return drawn

@@ -140,7 +140,7 @@ class Entries:
         return self._symbols(node, args)
 
     def _short(self, node: Node, polys: list[Poly], args: list[list[Poly]]) -> list[Poly]:
-        """Entries of a node with products named where they are long."""
+        """Entries of a node, long products replaced by names; _LongError if none may be named."""
         if self._naming is None and max(map(len, polys), default=0) > MANY:
             raise _LongError
         if not self._naming:
@@ -771,7 +771,7 @@ def check(
     steps: Sequence[Any],
     entries: Entries | None = None,
 ) -> tuple[str | None, int]:
-    """Reason for which a certificate fails (None if it holds), and the releases it counts."""
+    """Reason for which the certificate `steps` fails (None: it holds), and releases it counts."""
     try:
         if entries is None:
             entries = Entries(world)

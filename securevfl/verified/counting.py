@@ -225,7 +225,7 @@ class _All:
         return Counted(False, self.cases, f"{said}: no leak")
 
     def _told(self, inputs: Sequence[Node], one: int, other: int, law: _Law, than: _Law) -> str:
-        """Two inputs whose views differ, and how."""
+        """Text: two inputs (cases `one`, `other`), and views that differ, of laws `law`, `than`."""
         differ = [n for n in inputs if (self.of[n.number][one] != self.of[n.number][other]).any()]
         values = [
             ", ".join(f"{n.name} = {self.of[n.number][case].tolist()}" for n in differ)

@@ -175,7 +175,7 @@ class Views:
     def intern(
         self, shape: tuple[int, ...], places: Array, weights: Array | None
     ) -> tuple[int, int]:
-        """Number and factor of a map; factor 0 for the zero map."""
+        """Number and factor of the map with a row of (places, weights) an entry; 0 if zero."""
         p = self.p
         if weights is not None or places.shape[1] != 1:
             places, weights = _merged(places, weights, p)
@@ -244,7 +244,7 @@ class Views:
         return self.memo(("index", view, key), make)  # type: ignore[no-any-return]
 
     def weigh(self, view: int, key: Any, factors: Array) -> tuple[int, int]:
-        """Map with entries of a map's output multiplied by public factors."""
+        """Number and factor of map `view` times `factors` entrywise (public; `key` names them)."""
 
         def make() -> tuple[int, int]:
             places, weights = self.table(view)
@@ -254,7 +254,7 @@ class Views:
         return self.memo(("weigh", view, key), make)  # type: ignore[no-any-return]
 
     def matrix(self, view: int, key: Any, matrix: Array, left: bool) -> tuple[int, int]:
-        """Map with the output of a map multiplied by a public matrix, from left or right."""
+        """Number and factor of a map, its output times a public matrix named `key`, from a side."""
 
         def make() -> tuple[int, int]:
             rows, columns = self.shapes[view]
@@ -296,7 +296,7 @@ class Views:
         return self.memo(("add", one, c, other, d), make)  # type: ignore[no-any-return]
 
     def compose(self, outer: int, inner: int) -> tuple[int, int]:
-        """Composition of maps: `outer` applied to the result of `inner`."""
+        """Number and factor of the composition: map `outer` applied to the result of `inner`."""
 
         def make() -> tuple[int, int]:
             at, weights = self.table(outer)
@@ -409,7 +409,7 @@ class Views:
     def pivoted(
         self, view: int, places: tuple[int, ...], shape: tuple[int, ...]
     ) -> tuple[int, int]:
-        """Inverse of a map on its pivots: entries of the block there, zero elsewhere."""
+        """Number and factor of the inverse of map `view` on pivots `places`; zero elsewhere."""
 
         def make() -> tuple[int, int]:
             size, m = math.prod(shape), len(places)
@@ -445,7 +445,7 @@ class Views:
 
 
 def _merged(places: Array, weights: Array | None, p: int) -> tuple[Array, Array]:
-    """Rows of a sparse map, sorted, without repeated positions or zero weights."""
+    """(places, weights) of a sparse map's rows, sorted, no place twice, no weight zero."""
     if weights is None:
         weights = np.where(places >= 0, 1, 0).astype(object)
     rows = []
@@ -517,7 +517,7 @@ class Algebra:
     # -- blocks ------------------------------------------------------------------------------
 
     def block(self, kind: str, name: str, shape: tuple[int, ...], **more: Any) -> Block:
-        """Create a new block."""
+        """New block (an unknown array) of a kind; `more` are further fields of `Block`."""
         made = Block(len(self.blocks), more.pop("node", None), kind, name, shape, **more)
         self.blocks.append(made)
         return made
@@ -572,7 +572,7 @@ class Algebra:
         return self._block_of(node, args, ("leaf", node.number))
 
     def _short(self, form: Form, args: list[Form]) -> Form:
-        """A form with products replaced by names, where forms are long."""
+        """A form, products replaced by names if it is long; _LongError if none may be named."""
         if self._naming is None and len(form) > MANY:
             raise _LongError
         named = [b for b in form.linear if self.blocks[b].kind == "named"] if self._naming else []
@@ -619,7 +619,7 @@ class Algebra:
             yield rows, part
 
     def _placed(self, view: int, rows: Array, shape: tuple[int, ...]) -> tuple[int, int]:
-        """A map into given rows of a matrix whose other entries are zero."""
+        """Number and factor of a map into given rows of a matrix that is zero elsewhere."""
         places = np.full(shape, -1, np.int64)
         places[rows] = np.arange(len(rows) * shape[1]).reshape(len(rows), shape[1])
         return self.views.index(view, ("placed", shape, rows.tobytes()), places)
@@ -922,7 +922,7 @@ class Algebra:
         return total
 
     def seen(self, form: Form, view: int) -> Form:
-        """A linear map applied to a form."""
+        """Linear map number `view` applied to a form; NotExpressibleError behind a product."""
         total = Form(self.views.shapes[view])
         for block, (inner, c) in form.linear.items():
             found, d = self.views.compose(view, inner)

@@ -181,7 +181,7 @@ class Participant(Sealing, Party):
         return there
 
     def _again(self, name: str, before: Any, same: bool) -> Any:
-        """Input that a party had from the beginning, returned to its new object."""
+        """Input of the beginning, for a party's new object; FlowError unless `same` numbers."""
         if not same:
             raise FlowError(
                 f"{name} of {name_of(self.index)} is given twice, with other numbers: a party that "
@@ -402,7 +402,7 @@ class Participant(Sealing, Party):
                                 f"{describe(value)}")  # fmt: skip
 
     def _leaving(self, to: int, kind: str, payload: Any, round: int, after: float = 0.0) -> Any:
-        """The bare payload for the wire, recorded in the trace if there is one."""
+        """Bare payload for the wire, recorded in the trace; FlowError for undeclared values."""
         what = self.protected.get(kind)
         if self.world is None and what in PLAIN and type(payload) in (Element, Secret):
             if payload._home not in (None, self.index):
@@ -426,7 +426,7 @@ class Participant(Sealing, Party):
         return bare
 
     def _noted(self, value: Any, what: str | None) -> Any:
-        """The bare value, registered so that the receiver's copy finds its node."""
+        """Bare value, registered for the receiver's copy; FlowError for a kind but `what`."""
         assert self.world is not None
         if what == "keys" or (what in ("seed", "bytes") and isinstance(value, Protected)):
             packed = _packed(value, what)
@@ -446,7 +446,8 @@ class Participant(Sealing, Party):
     def _arrived(self, kind: str, payload: Any, sender: int | None = None) -> Any:
         """Protected values of a payload, owned by this party.
 
-        ProtocolError if an array was not declared, because it would count as public.
+        ProtocolError if an array was not declared, because it would count as public; FlowError, in
+        a trace, for what was not sent as protected.
         """
         what = self.protected.get(kind)
         if what is None:
@@ -485,7 +486,7 @@ class Participant(Sealing, Party):
     def _wrapped(
         self, value: Any, what: str, *, kind: str, sender: int | None, single: bool
     ) -> Any:
-        """A value received in an ordinary run, wrapped; `single` if it is the whole payload."""
+        """Received value in its type; `single`: the whole payload. ProtocolError if no `what`."""
         found = value if what == "public" else self._value_of(value, what)
         raw = single or isinstance(found, np.ndarray | np.generic | bytes)
         if kind in self.judged or what == "public" or not raw or isinstance(found, Protected):
@@ -589,7 +590,7 @@ def _parts(payload: Any, what: Any, change: Any) -> Any:
 
 
 def _packed(value: Any, what: str | None) -> Any:
-    """A protected value in its form on the wire."""
+    """A protected value in its form on the wire; FlowError for another than `what` declares."""
     if what == "keys" and isinstance(value, list):
         joined = b"".join(map(_bare, value))
         return np.frombuffer(joined, np.uint8).reshape(len(value), KEY_BYTES)
@@ -658,7 +659,7 @@ class Provable:
 
         Inputs are ``world.the(party, name)``, with the names that parties use in `own`. Write this
         method independently of the parties' code. Declare each output by ``world.output(name,
-        value, to)``.
+        value, to)``. NotImplementedError where a protocol has none.
         """
         raise NotImplementedError
 

@@ -191,7 +191,7 @@ class Hands:
         return hashlib.sha256(name.encode()).digest()
 
     def _use(self, key: Any, label: Any, of: Sequence[Any]) -> bytes:
-        """Public part of a key's PRF input."""
+        """Public part of a key's PRF input; FlowError for a key or label that is none."""
         if not isinstance(key, Key):
             raise FlowError(
                 f"prf under {describe(key)}: a key is made by key() or agree(), and is no data, "
@@ -209,7 +209,7 @@ class Hands:
     def _answer(
         self, key: Any, label: Any, use: bytes | None, of: Sequence[Any], kind: str, value: Any
     ) -> Any:
-        """Trace node of a key's PRF output; None without a trace."""
+        """Trace node of the PRF output `value` under key and label; None without a trace."""
         if self.world is None:
             return None
         assert key._node is not None
@@ -287,7 +287,7 @@ class Hands:
         return self._signing(signature, key, *values, statement=function)
 
     def _signing(self, made_by: Any, key: Any, *values: Any, **named: Any) -> Bytes:
-        """A signing function of a key; in proofs, who sees a signature is taken to have the key."""
+        """Signature by `made_by` (in proofs its viewer has the key); FlowError for another key."""
         if not isinstance(key, Key):
             raise FlowError(f"sign with {describe(key)}: a key made by key() is needed")
         p = self.field.modulus
@@ -643,7 +643,7 @@ def agreed_key(
 
 
 def fill(p: int, out: Any, key: bytes, use: bytes | None) -> None:
-    """Write the stream of a key and a label; with None the single stream of a seed."""
+    """Fill `out` with elements of `key`'s stream for label `use`; None: a seed's only stream."""
     from securevfl.field.prss import fill_stream
     from securevfl.field.sampling import Keystream, fill_uniform
 

@@ -162,7 +162,7 @@ class _Made:
     def result(
         self, place: int | None, shape: tuple[int, ...], kind: tuple[str, Any], home: int | None
     ) -> Any:
-        """The result, or the one at a place, as a protected value."""
+        """The result (or that at `place`) as `home`'s protected value; FlowError: other prime."""
         if kind[0] == "field" and kind[1].modulus != self._world.field.modulus:
             raise FlowError(
                 f"map: elements of F_p with p = {kind[1].modulus} in a trace of p = "
@@ -311,7 +311,7 @@ class Trace:
         owner: int | None = None,
         value: Any = None,
     ) -> Node:
-        """Add a node to the trace."""
+        """Add a node of operation `op` to the trace; FlowError for args of another run."""
         made = Node(len(self.nodes), op, tuple(args), data, tuple(shape), kind, name, owner, value)
         for one in made.args:
             if one is None or not self.holds(one):
@@ -326,7 +326,7 @@ class Trace:
         return node.number < len(self.nodes) and self.nodes[node.number] is node
 
     def called(self, function: Callable[..., Any], values: Sequence[Any], /, **named: Any) -> _Made:
-        """Record a call of a function, and run it; if the trace `repeats`, twice.
+        """Record and run a call of a function, twice if the trace `repeats` (FlowError if unequal).
 
         A declared output takes the result of an equal call that ran before. Calls of parties always
         run: they differ if a model or a number was changed unseen.
@@ -385,7 +385,7 @@ class Trace:
         return self.input(owner, name, array, "field")
 
     def input(self, owner: int, name: str, value: Any, kind: str) -> Any:
-        """Input brought by a party: an array or a model."""
+        """Protected value of a party's input called `name`: array or (kind "model") model."""
         self.members.add(owner)
         shape = () if kind == "model" else np.shape(value)
         if isinstance(value, np.ndarray):
@@ -483,7 +483,7 @@ class Trace:
     # -- messages ----------------------------------------------------------------------------
 
     def sent(self, sender: int, to: int | None, kind: str, round: int, payload: Any) -> None:
-        """Record a message, or an event of the history."""
+        """Record a message, or (`to` None) a history event; FlowError for others' values."""
         found: list[Part] = []
         public = _parts(payload, sender, found)
         if not all(self.holds(part.node) for part in found):
@@ -502,7 +502,7 @@ class Trace:
         return dict(self._told.get(kind, {}))
 
     def taken(self, to: int, sender: int, kind: str, round: int) -> None:
-        """Record that a party has taken up a message."""
+        """Record that party `to` has taken up the sender's message of a kind and round."""
         self._took.setdefault(kind, {}).setdefault(round, []).append((to, sender))
 
     def took(self, kind: str) -> Mapping[int, list[tuple[int, int]]]:
@@ -521,7 +521,7 @@ class Trace:
         return found
 
     def _bare_inputs(self, public: Any) -> None:
-        """Refuse numbers of an input that are sent as public ones, beside their wrapper.
+        """Raise FlowError for numbers of an input sent as public ones, beside their wrapper.
 
         A constant array is not refused: it may equal constant labels without being computed from
         them.
@@ -644,7 +644,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _parts(payload: Any, sender: int, found: list[Part]) -> Any:
-    """Collect a payload's protected values in a list; return its public remainder."""
+    """Append a payload's protected values to `found`; return the public rest, or FlowError."""
     if isinstance(payload, Model):
         raise FlowError(f"send: {describe(payload)} is not sent as a whole")
     if isinstance(payload, Protected):

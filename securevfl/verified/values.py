@@ -183,7 +183,7 @@ class Element(Protected):
         return Element(value, node, home, world, self._field)
 
     def _operand(self, other: Any, what: str) -> Element:
-        """Other operand of a sum or product; public integers become a public element."""
+        """Other operand; public integers become a public element; FlowError for another field."""
         if isinstance(other, Element):
             if other._field.modulus != self._field.modulus:
                 raise FlowError(
@@ -235,7 +235,7 @@ class Element(Protected):
         return self
 
     def _spread(self, public: Element) -> Array:
-        """Public number, row or array broadcast to this value's shape."""
+        """Public number, row or array broadcast to this value's shape; FlowError if it does not."""
         try:
             return np.broadcast_to(public._value, self.shape)
         except ValueError:
@@ -254,7 +254,7 @@ class Element(Protected):
         return self._made(value, "sum", (self,), (c,))
 
     def _factor(self, factor: Any) -> int:
-        """Public integer modulo p."""
+        """Public integer `factor` modulo p; FlowError for any other type."""
         if isinstance(factor, bool) or not isinstance(factor, (int, np.integer)):
             raise FlowError(
                 f"times({describe(factor)}) of {describe(self)}: a whole number is needed. A real "
@@ -302,7 +302,7 @@ class Element(Protected):
         return np.arange(math.prod(self.shape), dtype=np.int64).reshape(self.shape)
 
     def __getitem__(self, key: Any) -> Element:
-        """Publicly chosen entries, as from a NumPy array; protected indices are refused."""
+        """Publicly chosen entries, as from a NumPy array; FlowError for protected or no indices."""
         try:
             if self._world is None:
                 return self._seen(self._value[key])
@@ -592,7 +592,10 @@ class Model(Protected):
         *,
         changes: int,
     ) -> tuple[Any, ...]:
-        """Arrays returned by a function, and the new models that it changed."""
+        """A function's results, of `shapes` and kinds `of`; the first `changes` models are moved.
+
+        FlowError if fewer of the first values are models.
+        """
         values = (self, *others)
         home, _, given = _taken(values)
         models = values[:changes]
@@ -644,7 +647,7 @@ def _advanced(changes: int, *values: Any, function: Callable[..., Any]) -> tuple
 
 @functools.lru_cache
 def _kind(of: Any) -> tuple[str, Any]:
-    """Kind of a result: field elements, or numbers of a dtype."""
+    """Kind of a result: ("field", the field) for elements, ("real", dtype) for numbers."""
     return ("field", of) if hasattr(of, "modulus") else ("real", np.dtype(of))
 
 
@@ -705,7 +708,7 @@ def _taken(values: Sequence[Any]) -> tuple[int | None, Trace | None, list[Any]]:
 
 
 def fitted(found: Any, shape: Sequence[int], kind: tuple[str, Any]) -> Any:
-    """A result of a function with the public shape and dtype that were declared."""
+    """A function's result with its declared shape and kind (`_kind`); FlowError for others."""
     what, of = kind
     if what == "model":
         return found
@@ -736,7 +739,7 @@ def mapped(
     kind: tuple[str, Any],
     **named: Callable[..., Any],
 ) -> Any:
-    """One call of a function, traced if there is a trace; `named` holds function arguments."""
+    """Protected result of a call on `values`, traced; `named`: arguments that are functions."""
     home, world, given = _taken(values)
     shape = tuple(map(int, shape))
     if world is not None:
@@ -788,7 +791,7 @@ def _picked(count: int, *values: Any, place: Callable[..., int]) -> Array:
 def wrapped(
     value: Any, kind: tuple[str, Any], node: Node | None, home: int | None, world: Trace | None
 ) -> Any:
-    """A value in the protected type of its kind."""
+    """A bare value in the protected type of its kind (`_kind`), owned by `home` (None: all)."""
     what, of = kind
     if what == "field":
         return Element(value, node, home, world, of)

@@ -461,7 +461,7 @@ def rounded_anew(entries: Entries) -> dict[int, int]:
 
 
 def _near(p: int, one: Any, other: Any) -> bool:
-    """Whether arrays of elements differ only by rounding."""
+    """Whether arrays of elements modulo p differ by at most `_ROUNDING`, as by rounding."""
     apart = abs(one.astype(np.int64) - other.astype(np.int64))
     return p > 2**8 and bool((np.minimum(apart, p - apart) <= _ROUNDING).all())
 

@@ -264,7 +264,7 @@ class Incoming:
         return found
 
     def _join(self, piece: Piece) -> bytes | None:
-        """The frame that a piece completes, or None."""
+        """The frame that a piece completes, or None; WireError for pieces that form none."""
         if bool(piece.flags & FIRST) == bool(self._parts):
             raise WireError("datagram: a frame begins within another one, or without a beginning")
         if piece.flags & FIRST:

@@ -322,7 +322,7 @@ def _context() -> ssl.SSLContext:
 def _check_certificate(address: RelayAddress, writer: asyncio.StreamWriter) -> None:
     """Refuse a relay with another key, before anything is sent to it.
 
-    Raises CarrierError.
+    Raises _RefusedError, a CarrierError.
     """
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     found = certificate_fingerprint(shown) if shown else ""

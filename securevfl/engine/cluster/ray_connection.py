@@ -54,7 +54,7 @@ def _own_handler_of_sigterm() -> Iterator[None]:
 
 
 def _connected(ray: Any, address: str | None) -> Any:
-    """The Ray module after connecting."""
+    """The Ray module after connecting; ConfigurationError if no cluster lets it in or starts."""
     options: dict[str, Any] = {
         "log_to_driver": False,
         "include_dashboard": False,

@@ -606,7 +606,7 @@ class Cluster:
     def _collect(self) -> Ended | None:
         """States and transcripts of all parties; waits for a party that is down to return.
 
-        None if all parties go back with it, so that the run continues.
+        None if all parties go back with it, so that the run continues; RunError if it stays away.
         """
         states = self.states()
         end = time.monotonic() + _SETUP * self.answer

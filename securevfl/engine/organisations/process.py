@@ -311,7 +311,7 @@ class Process:
         await self._begin(phase, self._era, self.roster.common_round(self._rounds, self._origin))
 
     def _settle(self, phase: Phase) -> None:
-        """Use the newest checkpoint as result, as the others have ended without this party."""
+        """Use the newest checkpoint as result (others ended without it); RunError without one."""
         if not self._rounds:
             raise RunError(
                 f"session {self.manifest.session!r}: the others have ended the phase "

@@ -168,7 +168,7 @@ class Identity:
 
 
 def _write_new(path: Path, content: bytes | str, mode: int = 0o666) -> None:
-    """Write a key file; refuse to replace an existing one."""
+    """Write a new key file; ConfigurationError if it exists or cannot be written."""
     try:
         write_durably(path, content, mode=mode, new=True)
     except FileExistsError:

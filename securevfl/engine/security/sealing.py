@@ -191,7 +191,7 @@ class Sealer:
         return direction
 
     def _derive(self, sender: int, receiver: int) -> ChaCha20Poly1305:
-        """Cipher of one direction, agreed on with the owner of the peer's public key."""
+        """Cipher from `sender` to `receiver`, one of them this party; SealError without a key."""
         other = receiver if sender == self.index else sender
         if other not in self._public:
             raise SealError(

@@ -471,7 +471,7 @@ class Simulation:
         nbytes: int,
         encoded: bytes,
     ) -> Message:
-        """Record a message in the transcript, and encrypt it."""
+        """Message, recorded in the transcript and encrypted; ValueError for an unknown receiver."""
         if receiver not in self.slots:
             raise ValueError(f"send: {name_of(receiver)} does not exist")
         if self._copying:

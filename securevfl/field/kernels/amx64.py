@@ -42,7 +42,7 @@ def _store_planes64(builder: Any, v: list[list[Any]], lower: Any, upper: Any) ->
 
 @intrinsic
 def _expand61(context: Any, source: Any, lower: Any, upper: Any) -> Any:
-    """Write the eight byte planes of 16 elements modulo 2^61 - 1, where 2^8 x rotates 8 bits."""
+    """Write eight byte planes of 16 elements at `source` mod 2^61 - 1 (2^8 x rotates 8 bits)."""
 
     def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
         v = [[load(builder, args[0], 64 * h, I64, 8) for h in range(2)]]

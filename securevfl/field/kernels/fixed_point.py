@@ -58,7 +58,7 @@ def round_half_up_short(x: Array, scale: Any, largest: Any, p: Any, out: Array) 
 def round_stochastic(
     x: Array, words: Array, scale: float, largest: float, p: Any, out: Array
 ) -> bool:
-    """Write phi(floor(y) + (word 2^-32 < frac(y))); return whether any is out of range."""
+    """Write phi(floor(y) + (word 2^-32 < frac(y))), y = x scale; whether any |y| > largest."""
     wrong = False
     for i in range(x.size):
         y = np.float64(x[i]) * scale

@@ -75,7 +75,7 @@ def copier(kind: Any, lanes: int) -> Callable[..., Any]:
 
 
 def high_word(_: Any, builder: Any, __: Any, args: Any) -> Any:
-    """Generate the upper 64 bits of a 64 x 64-bit product."""
+    """Emit the upper 64 bits of the 64 x 64-bit product of two `args`."""
     wide = ir.IntType(128)
     product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
     return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), I64)

@@ -99,7 +99,7 @@ def address(array: np.ndarray[Any, Any]) -> int:
 
 
 def _flatten(values: tuple[Any, ...], kinds: list[Any], words: list[Any]) -> None:
-    """Append the kinds of values and the words that encode them; each tuple ends with None."""
+    """Append kinds of values and their words (a tuple's kinds end with None); OverflowError."""
     for value in values:
         kind = type(value)
         if kind in _WHOLE:
@@ -148,7 +148,7 @@ def refuse_other_layout() -> None:
 
 
 def _described(value: Any) -> Any:
-    """Description of an argument's kind, equal in every process."""
+    """Kind of an argument, equal in every process; TypeError for a type that kernels lack."""
     if isinstance(value, np.ndarray):
         if not value.dtype.isnative:
             raise TypeError(f"kernels take numbers in the machine's byte order, got {value.dtype}.")

@@ -32,11 +32,11 @@ class PiecewiseLeft:
         self.parts = [self._part(np.ascontiguousarray(a[:, k : k + most])) for k in pieces]
 
     def _part(self, a: Array) -> Any:
-        """At most `most` terms of the left operand in the kernel's form."""
+        """At most `most` terms of left operand `a` in the kernel's form; by subclasses."""
         raise NotImplementedError
 
     def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
-        """Write the product with the rows at the given addresses; n fills whole pieces."""
+        """Write `part` (of `_part`) times the rows at addresses `rows` to `out`; by subclasses."""
         raise NotImplementedError
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:

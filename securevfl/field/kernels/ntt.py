@@ -22,7 +22,7 @@ _LANES = 16
 
 
 def _times(builder: Any, y: Any, w: Any, companion: Any, p: Any) -> Any:
-    """Return y w mod p in 32-bit lanes."""
+    """Emit y w mod p in 32-bit lanes; companion is floor(2^32 w / p)."""
     words = every(I64, 8, 0xFFFFFFFF)
     pairs = builder.bitcast(y, words.type)
     factor = builder.and_(splat(builder, builder.zext(companion, I64), 8), words)
@@ -35,7 +35,7 @@ def _times(builder: Any, y: Any, w: Any, companion: Any, p: Any) -> Any:
 
 
 def _sum_difference(builder: Any, x: Any, y: Any, p: Any) -> tuple[Any, Any]:
-    """Vectors x + y and x - y mod p; a negative difference wraps, so that + p is smaller."""
+    """Emitted x + y and x - y mod p; a negative difference wraps, so that + p is smaller."""
     total, difference = builder.add(x, y), builder.sub(x, y)
     total = smaller(builder, total, builder.sub(total, p))
     return total, smaller(builder, difference, builder.add(difference, p))
@@ -71,25 +71,25 @@ def _butterfly(kind: str) -> Any:
 
 @intrinsic
 def _in_frequency(context: Any, a: Any, b: Any, w: Any, companion: Any, p: Any) -> Any:
-    """Replace x, y by x + y, (x - y) w."""
+    """Replace x at a, y at b (16 lanes) by x + y, (x - y) w; companion is floor(2^32 w / p)."""
     return _butterfly("in frequency")
 
 
 @intrinsic
 def _in_time(context: Any, a: Any, b: Any, w: Any, companion: Any, p: Any) -> Any:
-    """Replace x, y by x + w y, x - w y."""
+    """Replace x at a, y at b (16 lanes) by x + w y, x - w y."""
     return _butterfly("in time")
 
 
 @intrinsic
 def _scale(context: Any, a: Any, b: Any, w: Any, companion: Any, p: Any) -> Any:
-    """Write x w to b."""
+    """Write x w to address b, x 16 lanes at address a."""
     return _butterfly("scale")
 
 
 @inlined
 def _interpolate(panel: int, pitch: int, m: int, pieces: int, twiddles: Array, p: Any) -> None:
-    """Transform m rows in place (decimation in frequency); results in bit-reversed order."""
+    """Transform m rows, `pitch` bytes apart, in place (in frequency), to bit-reversed order."""
     half = m // 2
     while half:
         step = m // (2 * half)

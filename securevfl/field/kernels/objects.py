@@ -128,7 +128,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _keep(content: bytes, file: str, pattern: str, stamp: str) -> None:
-    """Write a file to the first writable cache folder, and delete older versions."""
+    """Write a file to the first writable cache folder; delete older ones like `pattern`."""
     for folder in folders():
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -85,7 +85,7 @@ def _sum16(context: Any, y: Any, v: Any) -> Any:
 
 @inlined
 def _dot64(y: Array, v: Array, p: Any, ninv: Any, square: Any, radix: Any) -> Any:
-    """Sum y v mod p for p < 2^62; upper words are summed in halves of 32 bits."""
+    """Sum of products y v mod p < 2^62; ninv, square, radix: constants as in `project64`."""
     low, middle, top = _ZERO, _ZERO, _ZERO
     a, b, whole = y.ctypes.data, v.ctypes.data, y.size // 16 * 16
     for start in range(0, whole, 16):

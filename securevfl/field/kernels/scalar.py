@@ -117,7 +117,7 @@ def _invert_all(x: Array, prefix: Array, one: Any, p: Any, negative_inverse: Any
 def reciprocal(
     a: Array, p: Any, negative_inverse: Any, square: Any, out: Array, work: Array
 ) -> None:
-    """Write 1/a for nonzero uint64 elements; `work` has their size plus CHAINS."""
+    """Write 1/a for nonzero uint64 elements; `work` has a.size + CHAINS; `square`: 2^128 mod p."""
     one = redc(_ZERO, square, p, negative_inverse)
     for i in range(a.size):
         out[i] = _mont(a[i], square, p, negative_inverse)
@@ -128,7 +128,7 @@ def reciprocal(
 
 @kernel
 def power(a: Array, exponent: Any, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
-    """Write a^exponent for uint64 elements; 0^0 is 1."""
+    """Write a^exponent to `out` for uint64 elements; 0^0 is 1. `square` is 2^128 mod p."""
     one = redc(_ZERO, square, p, negative_inverse)
     for i in range(a.size):
         base = _mont(a[i], square, p, negative_inverse)
@@ -192,7 +192,7 @@ def eliminate(a: Array, rhs: Array, p: Any, negative_inverse: Any, square: Any) 
 
 @kernel
 def convolve(a: Array, b: Array, p: Any, negative_inverse: Any, square: Any, out: Array) -> None:
-    """Write the coefficients of the product of two polynomials, uint64."""
+    """Write the product of polynomials with coefficients a, b to `out`, (m + n - 1,) uint64."""
     out[:] = _ZERO
     for i in range(a.size):
         factor = _mont(a[i], square, p, negative_inverse)
@@ -254,7 +254,7 @@ def interpolate(
 
 @kernel
 def vanishing(roots: Array, targets: Array, p: Any, ninv: Any, square: Any, out: Array) -> None:
-    """Write prod_k (targets[j] - roots[k]); uint64."""
+    """Write out[j] = prod_k (targets[j] - roots[k]), uint64; `ninv` is -1/p mod 2^64."""
     one = redc(_ZERO, square, p, ninv)
     for j in range(targets.size):
         level = one

@@ -120,7 +120,7 @@ def _turn(context: Any, source: Any, pitch: Any, target: Any) -> Any:
 
 @intrinsic
 def _turn_around(context: Any, source: Any, pitch: Any, target: Any) -> Any:
-    """Write what `_turn` writes, past the caches."""
+    """Write what `_turn` writes, past the caches (non-temporal stores)."""
     return types.void(*[types.int64] * 3), _turning(around=True)
 
 

@@ -55,11 +55,11 @@ class EmbeddingProtocol(SplitProtocol):
         return {SERVER: self.server()} | {n: self.client(n) for n in self.peers()}
 
     def server(self) -> Party:
-        """Create the server."""
+        """Create the server, in a subclass (NotImplementedError here)."""
         raise NotImplementedError
 
     def client(self, index: int) -> Party:
-        """Create client `index`, counted from 0."""
+        """Create client `index`, counted from 0, in a subclass (NotImplementedError here)."""
         raise NotImplementedError
 
     def make_server(self, kind: Callable[..., S], *more: Any, **options: Any) -> S:

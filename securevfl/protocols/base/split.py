@@ -55,7 +55,7 @@ class SplitProtocol(Protocol):
 
     @classmethod
     def _check_class_weights(cls, config: Any, why: str) -> None:
-        """Raise an error for class weights if a reason against them is given."""
+        """Raise ConfigurationError for class weights if `why`, a reason against them, is not ""."""
         if why and config.class_weights != EQUAL:
             raise ConfigurationError(
                 f"{cls.name}: class_weights = {config.class_weights!r} has no use: {why}. "

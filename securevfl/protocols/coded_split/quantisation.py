@@ -127,7 +127,7 @@ def joint(sums: np.ndarray, field: PrimeField, bits: int, owners: int, scale: fl
 
 
 def scales(public: Parameters, steps: int) -> tuple[int, int, float]:
-    """Numbers that convert sums to real values, for models after `steps` steps."""
+    """(Bits of a sum, number of owners, scale of models after `steps` steps), for `joint`."""
     return public.sum_bits, public.owners, public.scale(steps)
 
 

@@ -103,7 +103,7 @@ class Learner(Participant):
             await self.sleep(max(0.0, self.schedule.start(round + 1) - self.now))
 
     def iterate(self) -> None:
-        """Do one training round."""
+        """Do one training round, in a subclass (NotImplementedError here)."""
         raise NotImplementedError
 
     def to_checkpoint(self, value: Any) -> Any:

@@ -471,7 +471,7 @@ def _look_further(traced: Traced, schedule: Schedule, where: str, proof: Proof) 
 
 
 def _take_back(proof: Proof, verdict: Verdict, word: str, text: str) -> None:
-    """Replace the verdict on a coalition, in all traces."""
+    """Replace the verdict on a coalition, in all traces, by `word` and `text`."""
     for one in (verdict, *(v for some in proof.found.values() for v in some)):
         if one.coalition == verdict.coalition:
             one.verdict, one.text, one.steps, one.clear = word, text, (), ()
@@ -693,7 +693,7 @@ def _whole(claim: Mapping[str, Any], names: Sequence[str], some: Sequence[_Check
 def _checked(
     world: World, entries: Entries, coalition: Sequence[int], claim: Mapping[str, Any] | None
 ) -> _Checked:
-    """Answer of a check on one claim in one trace."""
+    """Answer of a check on one claim (its outputs and steps; None: no proof) in one trace."""
     if claim is None:
         return _Checked("no proof")
     try:

@@ -77,7 +77,7 @@ def at(builder: Any, address: Any, step: Any, index: int) -> Any:
 
 
 def write(builder: Any, target: Any, offset: int, value: Any, around: bool) -> None:
-    """Store a vector; with `around`, past the caches, at an address aligned to its size."""
+    """Emit a store of vector `value` at `target` + bytes; with `around`, aligned, past caches."""
     place = builder.inttoptr(
         builder.add(target, ir.Constant(I64, offset)), ir.PointerType(value.type)
     )

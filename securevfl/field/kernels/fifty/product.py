@@ -132,7 +132,7 @@ _fence = machine("sse.sfence")  # Orders writes past the caches before what foll
 
 @inlined
 def _finish_edge(shape: Any, spare: int, out: int, pitch: int) -> None:
-    """Copy the part of an edge tile that lies within the result."""
+    """Copy an edge tile's part within the result, from address `spare` to `out`, row by row."""
     wide, rows, pieces = shape
     for r in range(rows):
         for v in range(pieces):

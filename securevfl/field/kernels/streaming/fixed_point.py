@@ -137,14 +137,14 @@ def quantize_short(x: int, z: int, pieces: int, scale: float, largest: float, p:
 
 @kernel
 def quantize_single_wide(x: int, z: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """Quantise float32 to elements of 64 bits, or to int64."""
+    """Quantise float32 at address x to 64-bit elements at z, or to int64; 1 if out of range."""
     wrong: int = _single_wide(x, z, pieces, scale, largest, p)
     return wrong
 
 
 @kernel
 def quantize_double(x: int, z: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """Quantise float64 to elements of 32 bits."""
+    """Quantise float64 at address x to elements of 32 bits at z; return 1 if out of range."""
     wrong: int = _double(x, z, pieces, scale, largest, p)
     return wrong
 
@@ -158,14 +158,14 @@ def quantize_double_wide(x: int, z: int, pieces: int, scale: float, largest: flo
 
 @kernel
 def dequantize_short(z: int, x: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """Convert elements below 2^31 to float64 numbers: signed values times `scale`."""
+    """Convert elements < 2^31 at z to float64 at x: signed value times `scale`; 1 if any >= p."""
     wrong: int = _back(z, x, pieces, scale, largest, p)
     return wrong
 
 
 @kernel
 def dequantize_wide(z: int, x: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """Convert elements of 64 bits to float64 numbers, in the same way."""
+    """Convert elements of 64 bits to float64 numbers, as `dequantize_short`."""
     wrong: int = _back_wide(z, x, pieces, scale, largest, p)
     return wrong
 

@@ -136,7 +136,7 @@ def _fetch(builder: Any, shape: Shape, at: Any, wanted: Any, column: Any, width:
 def _tiles(
     builder: Any, shape: Shape, tile: Callable[..., list[list[Any]]], at: Any, right: Any, out: Any
 ) -> None:
-    """Multiply one piece of columns with all rows."""
+    """Emit code that multiplies all rows with one piece of columns packed at `right`, to `out`."""
     left, first, offset = (slot(builder, x) for x in (at.left, at.firsts, at.offsets))
     for i, rows in enumerate(shape.rows):
         with repeat(builder, number(builder, at.counts, i)) as (_b, _c):
@@ -165,7 +165,7 @@ def _pack(
     pitch: Any,
     count: Any,
 ) -> None:
-    """Convert `count` pieces of a row to places `pitch` apart; update the maxima."""
+    """Emit: `convert` `count` pieces of a row to places `pitch` bytes apart; update maxima."""
     most = slot(builder, load(builder, at.seen, 0, shape.kind, shape.lanes))
     with repeat(builder, count) as (t, _t):
         begin = builder.add(source, builder.mul(t, constant(shape.size)))

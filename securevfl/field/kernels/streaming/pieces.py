@@ -45,7 +45,7 @@ def broadcast(builder: Any, address: Any, index: int, lanes: int) -> Any:
 
 
 def shifted(builder: Any, x: Any, count: int, *, up: bool = False) -> Any:
-    """Lanes shifted by a constant; downwards the sign is kept."""
+    """Emitted lanes of x, shifted by `count` bits; downwards the sign is kept."""
     by = every(x.type.element, x.type.count, count)
     return builder.shl(x, by) if up else builder.ashr(x, by)
 

@@ -229,7 +229,7 @@ def _check_signed(
 def _apart(
     chain: np.ndarray, code: bytes, told: bytes, run: bytes, parties: tuple[int, ...], *rest: Any
 ) -> np.ndarray:
-    """Raise for signed uploads that do not count; return an empty array if all count."""
+    """ApartError for parties whose uploads do not count; an empty array if all count."""
     n, labels = len(parties), {}
     columns = (rest[i * n : (i + 1) * n] for i in range(4))
     for j, own, upload, signature, verifier in zip(parties, *columns, strict=True):
