@@ -354,7 +354,7 @@ class Schedule:
         seconds: float,
         back: bool,
     ) -> bool:
-        """Whether a party or link is up, both in its chain and in its script."""
+        """Whether a party or link is up in chain and script; rounds: (chain's, script's)."""
         round, counted = rounds
         if any(outage.covers(counted, seconds) for outage in self._outages.get(entity, ())):
             return False

@@ -262,7 +262,7 @@ class Network(Protocol):
         """Send ``sending.payloads[i]`` to ``sending.to[i]``, `sending.after` seconds from now."""
 
     def record(self, party: PartyState, name: str, fields: dict[str, object]) -> None:
-        """Put an event into the history of the run."""
+        """Put an event of a party with `fields` into the history of the run."""
 
     def safe_point(self, party: PartyState) -> None:
         """Permit the engine to copy the party's kept attributes now."""

@@ -77,7 +77,7 @@ class Transcript:
         sent: int,
         payload: object,
     ) -> int:
-        """Append a message and return its row number."""
+        """Append a message of `nbytes`, sent at `sent` (ns); return its row number."""
         senders, receivers, kinds, rounds, sizes, times, arrivals, late = self._appends
         number = self._number(kind)
         senders(sender)

@@ -106,7 +106,7 @@ def learn_alone(
     features: np.ndarray,
     *alone: np.ndarray,
 ) -> float:
-    """Epoch of the local encoder and heads on all own rows; return the loss."""
+    """Epoch of the local encoder, guided by `cross`, and heads on all own rows; the loss."""
     rows = own_rows(features, *alone or (None,))
     local.guidance, local.guide = how.guidance, partial(cross.project, encoders.cross)
     loss = self_supervise(
@@ -128,7 +128,7 @@ def upper(encoders: Any, local: TwoViews) -> tuple[np.ndarray, ...]:
 
 
 def put_shared(encoders: Any, local: TwoViews, names: Sequence[str], *weights: np.ndarray) -> None:
-    """Replace the shared weights by the mean over all clients."""
+    """Replace the shared weights, called `names`, by `weights`, the mean over all clients."""
     load_shared(encoders.local, local, dict(zip(names, weights, strict=True)))
 
 

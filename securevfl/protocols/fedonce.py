@@ -96,7 +96,7 @@ class Learner(Protocol):
         """Multiply-adds of `encode` for each row."""
 
     def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
-        """One step on some rows; return the loss before it and the number of clipped weights."""
+        """One step on rows `places`; return (loss before it, number of clipped weights)."""
 
     def encode(self, rows: np.ndarray) -> np.ndarray:
         """Representations of rows, (rows, h) float32."""
@@ -137,7 +137,7 @@ class Reconstruction:
         self._stream = stream  # unused: an auto-encoder draws nothing
 
     def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
-        """One step of reconstruction; return the loss before it, and 0 clipped weights."""
+        """One step of reconstruction of rows `places`; return (loss before it, 0 clipped)."""
         return self.encoder.train(features[places], self._stream), 0
 
 
@@ -155,7 +155,7 @@ def order(chance: Chance, rows: int, size: int, epoch: int) -> np.ndarray:
 def learn(
     learner: Learner, rows: np.ndarray, batches: np.ndarray, place: int, epoch: int
 ) -> tuple[np.float32, np.float32]:
-    """One step on a batch; return the loss before it and the number of clipped weights."""
+    """One step on batch number `place`; return (loss before it, number of clipped weights)."""
     loss, clipped = learner.learn(rows, batches[place], epoch)
     return np.float32(loss), np.float32(clipped)
 
@@ -191,7 +191,7 @@ def table(
 def step(
     centre: Centre, labels: np.ndarray, samples: np.ndarray, rule: Aggregation, whole: np.ndarray
 ) -> np.float32:
-    """One step of the server's model on rows of the table; return the loss before it."""
+    """One step of the server's model on columns `samples` of table `whole`; loss before it."""
     some = whole[:, samples]
     joint = aggregated(rule, some, np.ones(some.shape[:2], bool), clients=())
     return np.float32(split_step(centre, joint, samples, labels).loss)

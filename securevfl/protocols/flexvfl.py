@@ -116,7 +116,7 @@ class Exchange:
     def of(
         cls, models: tuple[Model, Secret], shapes: Shapes, samples: np.ndarray, H: Mapping[int, Any]
     ) -> Exchange:
-        """Exchange of a batch from the server model and all labels."""
+        """Exchange of a batch of rows `samples` with embeddings H, from (server model, labels)."""
         centre, labels = models
         own = labels.map(labels_of, samples, shape=(len(samples),), dtype=None)
         return cls(samples, dict(sorted(H.items())), own, weights_in(centre, shapes))
@@ -124,7 +124,7 @@ class Exchange:
     def train_client(
         self, network: Model, features: Secret, head: Model, public: tuple[int, int, Aggregation]
     ) -> Secret:
-        """Local steps of a client; return the number of clipped weights."""
+        """Local steps of a client (`public`: see `trained`); the number of clipped weights."""
         head.step(loaded, tuple(self.W), *self.W.values())
         given = (features, self.samples, public, head, self.labels, *self.H.values())
         clipped: Secret
@@ -134,7 +134,7 @@ class Exchange:
     def train_server(
         self, centre: Model, labels: Secret, public: tuple[int, Aggregation]
     ) -> Secret:
-        """Local steps of the server; return the loss before them."""
+        """Local steps of the server (`public`: see `settled`); the loss before them."""
         loss: Secret
         (loss,) = centre.step(settled, labels, self.samples, public, *self.H.values(), shapes=[()])
         return loss

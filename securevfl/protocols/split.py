@@ -126,7 +126,7 @@ def rounded(
 def taken(
     filling: Imputation, samples: np.ndarray, round: int, clients: Sequence[int], *sent: np.ndarray
 ) -> None:
-    """Store the received embeddings, for imputation in later rounds."""
+    """Store the embeddings `sent` by `clients` of rows `samples`, for imputation later."""
     filling.take(dict(zip(clients, sent, strict=True)), samples, round)
 
 
@@ -139,7 +139,7 @@ def filled(
     clients: Sequence[int],
     *sent: np.ndarray,
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step on received and imputed embeddings; return loss and dL/dH_n of senders."""
+    """Step on embeddings `sent` by `clients` and imputed ones; (loss, dL/dH_n of senders...)."""
     stack, present = filling.complete(dict(zip(clients, sent, strict=True)), samples)
     step = split_step(centre, aggregated(aggregation, stack, present, clients), samples, labels)
     return np.float32(step.loss), *step.gradients.values()
@@ -256,7 +256,7 @@ def filled_step(
     samples: np.ndarray,
     round: int,
 ) -> tuple[Secret, dict[int, Secret]]:
-    """Loss and gradients of a step on received and imputed embeddings."""
+    """(Loss, gradients by client) of a step; `models`: server model, labels, imputation."""
     centre, labels, filling = models
     filling.step(taken, samples, round, tuple(embeddings), *embeddings.values())
     return joint_step(centre, filled, labels, samples, aggregation, embeddings, filling)
@@ -403,7 +403,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
     def ideal_step(
         self, ideal: Any, samples: np.ndarray, used: Mapping[int, Secret]
     ) -> tuple[Secret, dict[int, Secret]]:
-        """One step on a round's embeddings and imputed ones."""
+        """(Loss, gradients by client) of a step on embeddings `used` and imputed ones."""
         if not self.fills:
             return super().ideal_step(ideal, samples, used)
         models = ideal.centre, ideal.labels, ideal.filling

@@ -76,7 +76,7 @@ def samples_of(batch: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def kept(last: LastEmbeddings, client: int, samples: np.ndarray, step: int, H: np.ndarray) -> None:
-    """Store a client's embedding as the newest for these samples."""
+    """Store a client's embedding H as the newest for these samples, made in a step."""
     last.keep(client, samples, H, step)
 
 
@@ -94,7 +94,7 @@ def stepped(
     clients: Sequence[int],
     *_: np.ndarray,
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step on the newest embeddings of the samples; return the loss and the sender's dL/dH_n."""
+    """Step on `clients`' newest embeddings of samples; return (loss, the sender's dL/dH_n)."""
     joint = aggregated(aggregation, *last.at(samples), clients)
     step = split_step(centre, joint, samples, labels)
     return np.float32(step.loss), *step.gradients.values()
@@ -107,7 +107,7 @@ def arrival(
     samples: Secret,
     step: int,
 ) -> tuple[Secret, dict[int, Secret], Secret]:
-    """Loss and gradient of a step at an arrival, and the share of known embeddings."""
+    """(Loss, the sender's gradient, share of known embeddings) of a step; `sent`: {client: H}."""
     centre, labels, last = models
     ((client, H),) = sent.items()
     last.step(kept, client, samples, step, H)

@@ -126,7 +126,7 @@ def held_update(
     term: ProximalTerm,
     *theta: np.ndarray,
 ) -> np.float32:
-    """Step of client 0's weights theta^1 near Theta^1; return the number of clipped ones."""
+    """Step of client 0's weights theta^1 near `theta` (Theta^1); number of clipped weights."""
     with term.pulling(network, theta):
         return updated(network, features, samples, gradient)
 
@@ -134,7 +134,7 @@ def held_update(
 def held_step(
     term: ProximalTerm, centre: Centre, labels: np.ndarray, *given: Any
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step of server weights theta^0 near Theta^0; return the loss and each dL/dH_n."""
+    """Step of weights theta^0 near Theta^0 (first of `given`); return (loss, each dL/dH_n)."""
     held = len(term.names)
     with term.pulling(centre, given[:held]):
         return stepped(centre, labels, *given[held:])
@@ -172,7 +172,7 @@ class ActiveClient(OpenClient):
 def client_step(
     network: Model, given: tuple[Any, ...], config: VflhlpConfig, theta: Mapping[str, Secret]
 ) -> Secret:
-    """Step of theta^1 with columns, samples and dL/dH_1; return the clipped weights' number."""
+    """Step of theta^1 with `given`: columns, samples, dL/dH_1; number of clipped weights."""
     term = config.term(theta)
     clipped: Secret
     (clipped,) = network.step(held_update, *given, term, *theta.values(), shapes=[()])
@@ -234,7 +234,7 @@ def server_step(
     config: VflhlpConfig,
     theta: Mapping[str, Secret] | None,
 ) -> tuple[Secret, dict[int, Secret]]:
-    """Step of server weights theta^0 on embeddings; return the loss and each dL/dH_n."""
+    """Step of theta^0 on `given`: samples, rule, embeddings; return (loss, dL/dH_n by n)."""
     if theta is None:
         return joint_step(centre, stepped, labels, *given)
     held = partial(held_step, config.term(theta))

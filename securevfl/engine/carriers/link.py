@@ -191,7 +191,7 @@ class Outgoing:
         return fresh
 
     def _arrive(self, number: int, kept: _Stored, now: float) -> bool:
-        """Mark a datagram as received and free its bytes; False if that was known."""
+        """Mark datagram `number` as received and free its bytes; False if that was known."""
         if kept.arrived:
             return False
         if kept.times == 1:  # of one that was resent nobody knows which copy arrived

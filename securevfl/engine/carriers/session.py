@@ -309,7 +309,7 @@ class Session:
         return made
 
     def _meet(self, peer: int, link: _Link, offer: Offer, answer: Answer, now: float) -> None:
-        """Process an introduction: of a new incarnation, an answering one, or a known one."""
+        """Process a peer's introduction (`offer`, `answer`), new or known, at `now` (seconds)."""
         said = offer.epoch, offer.attempt
         if said < link.newest or (self._told and offer.epoch != link.expected):
             return
@@ -327,7 +327,7 @@ class Session:
             link.answer_by(now + _ANSWER_WAIT if link.present else now)  # it may be a replay
 
     def _open(self, head: Head, link: _Link, data: bytes, now: float) -> bool:
-        """Receive an encrypted datagram of a peer's present incarnation; return whether new."""
+        """Receive an encrypted datagram of a peer's present life; whether new, or SealError."""
         if link.chains is None:  # the peer's answer is still to come
             return False
         chain = link.chains.received_acks if head.type == ACK else link.chains.received
@@ -357,7 +357,7 @@ class Session:
         return True
 
     def _put(self, head: Head, link: _Link, content: Content, now: float) -> None:
-        """Deliver complete frames next in order; give up a peer whose pieces form no frame."""
+        """Deliver complete frames in order; WireError for pieces that form none (peer given up)."""
         piece = Piece(content.flags, content.total, content.piece)
         try:
             frames = link.incoming.put(head.number, piece)

@@ -540,7 +540,7 @@ class Cluster:
             self._introduce(index, record, answer)
 
     def _introduce(self, index: int, record: _ActorRecord, introduced: Introduction) -> None:
-        """Let a restarted party continue, and introduce it to the others."""
+        """Let restarted party `index` continue, with keys and epoch `introduced` to the others."""
         record.introduced, record.epoch = introduced, introduced.epoch
         for n, other in self._records.items():
             if n != index and not other.lost and other.begin is None:
@@ -558,7 +558,7 @@ class Cluster:
             self._fallen.setdefault(index, event)
 
     def _record(self, index: int, name: str, fields: dict[str, Any]) -> Event:
-        """Record an event of the cluster itself."""
+        """Event of the cluster itself about party `index`, recorded and told to the observer."""
         event = Event(self._passed, index, self._floor, name, fields)
         self._on_event(event)
         self._moved = time.monotonic()

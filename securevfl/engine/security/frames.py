@@ -142,7 +142,7 @@ class Links:
         return self._links[peer].epoch if peer in self._links else -1
 
     def pack(self, receiver: int, kind: str, round: int, payload: bytes) -> bytes:
-        """Next frame to a party.
+        """Bytes of the next frame to `receiver`, with a payload of a kind and round.
 
         ValueError when there is no such party.
         """

@@ -74,7 +74,7 @@ class EventQueue:
         return self._scheduled - count
 
     def schedule_as(self, time: int, number: int, kind: int, subject: object) -> None:
-        """Schedule an event under a message's number."""
+        """Schedule an event at `time` (ns) under a message's number, which orders ties."""
         heapq.heappush(self.events, (time, number, kind, subject))
 
     def schedule(self, time: int, kind: int, subject: object) -> None:

@@ -356,7 +356,7 @@ class Simulation:
         departure: int,
         kept: int,
     ) -> None:
-        """Send messages of equal size in one pass; one to the sender itself arrives at `kept`."""
+        """Send messages of `nbytes` each at `departure` (ns); one to itself arrives at `kept`."""
         party, to, kind, _, round, _ = sending
         index, epoch = party.index, party.epoch
         own = to.index(index) if index in to else len(to)
@@ -454,7 +454,7 @@ class Simulation:
         return None if self._rules is None else self._rules.modulus(kind)
 
     def _keep(self, party: PartyState, kind: str, payload: object, round: int, time: int) -> None:
-        """Deliver to the sender itself: no bytes, and only the requested delay."""
+        """Deliver to the sender itself at `time` (ns): no bytes, and only the requested delay."""
         index = party.index
         if self._copying:
             payload = wire.decode(wire.encode(payload))

@@ -64,7 +64,7 @@ def draw_blind(public: Blindable) -> tuple[Array, Array]:
 
 
 def blind_share(party: Any, public: Blindable, asker: int, share: Any) -> Element:
-    """Received share of the masks, (length, h), to add to uploads; ProtocolError if malformed."""
+    """Share of `asker`'s masks, (length, h), to add to uploads; ProtocolError if malformed."""
     field = public.code.field
     shape = shape_of_blind(public)[1:]
     check_array("prediction: the share of a blind", asker, share, shape, field.dtype, field.modulus)

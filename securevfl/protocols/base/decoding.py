@@ -96,7 +96,7 @@ def is_any(values: np.ndarray) -> np.bool_:
 def which_wrong(
     first: np.ndarray, field: PrimeField, points: np.ndarray, R: int, *others: np.ndarray
 ) -> np.ndarray:
-    """Mask of wrong results, (results,) bool: those off the polynomial that most results fit."""
+    """Mask of wrong results, (results,) bool, as found by `honest`; CorruptResultsError if many."""
     flat = np.stack([first, *others]).reshape(1 + len(others), -1)
     good: np.ndarray = error_correction.honest(field, points, flat, R)
     return ~good

@@ -31,7 +31,7 @@ def embedding(network: ClientNetwork, features: np.ndarray, samples: np.ndarray)
 def updated(
     network: ClientNetwork, features: np.ndarray, samples: np.ndarray, gradient: np.ndarray
 ) -> np.float32:
-    """Step of the network with dL/dH_n; return the number of clipped weights."""
+    """Step of the network with dL/dH_n of the rows `samples`; number of clipped weights."""
     return np.float32(network.update(rows_of(features, samples), gradient))
 
 
@@ -345,7 +345,7 @@ class OpenEmbeddings(Provable):
     def ideal_step(
         self, ideal: Ideal, samples: np.ndarray, used: Mapping[int, Secret]
     ) -> tuple[Secret, dict[int, Secret]]:
-        """A step of the server model; returns the loss, and the gradients of these clients."""
+        """A step of the server model on embeddings `used`; (loss, gradients by client)."""
         return joint_step(ideal.centre, stepped, ideal.labels, samples, self.aggregation, used)
 
     def inputs(self, world: World) -> Ideal:

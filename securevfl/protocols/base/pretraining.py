@@ -56,7 +56,7 @@ def all_labels(labels: Secret, more: Secret | None) -> Secret:
 def learnt(
     own: Model, streams: Model, features: Secret, names: Sequence[str], *labels: Secret
 ) -> dict[str, Secret]:
-    """Pre-train a protected model; return its figures, such as the last loss, by name."""
+    """Pre-train the model `own`; return its figures called `names`, such as the last loss."""
     kinds = [np.int64 if name == "epochs" else np.float64 for name in names]
     shapes = [()] * len(kinds)
     told = own.step(pretrain, streams, features, list(names), *labels, shapes=shapes, of=kinds)

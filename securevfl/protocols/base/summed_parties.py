@@ -70,7 +70,7 @@ def update(
     gradient: np.ndarray,
     divisor: int,
 ) -> np.ndarray:
-    """Step of a client's network with dL/dH / `divisor`; return the number of clipped weights."""
+    """Step of a client's network with dL/dH / `divisor` on `samples`; number of clipped weights."""
     clipped = network.update(rows_of(features, samples), gradient / np.float32(divisor))
     return np.array(clipped, np.float32)
 
@@ -240,7 +240,7 @@ class SummedServer(Participant):
         return {}
 
     def train(self, samples: np.ndarray, total: Any, summed: Sequence[int]) -> None:
-        """One step on a sum of embeddings: update the model, send gradients, write history."""
+        """One step on `total`, the sum over clients `summed`: update, send gradients, record."""
         loss, gradient = self.centre.step(
             *(loss_and_gradient, total, self.labels, samples, self.point, len(summed)),
             len(summed) if self.divides else 1,

@@ -281,7 +281,7 @@ class Holder(KeyParticipant):
         self.told_stories = history.kept()
 
     def check_step(self, number: int, share: Element, parts: covert.Parts) -> None:
-        """Check and apply a dealt step; show its statement to others if `covert.is_compared`."""
+        """Check and apply step `number`; show its statement to others if `covert.is_compared`."""
         if number <= self.model[1] or number in self.model[2]:
             return
         own = covert.dealing_of(self.public, SERVER, "step", number)
@@ -621,7 +621,7 @@ def answered_already(holder: int, label: int) -> PrivacyError:
 
 
 def grown_models(shares: np.ndarray, field: PrimeField, bits: int, scale: float) -> np.ndarray:
-    """Released models as real numbers, (K, d_n, h) float64."""
+    """Released models as real numbers, (K, d_n, h) float64: signed 2^-bits times `scale`."""
     return np.ldexp(field.signed(shares).astype(np.float64), -bits) * scale
 
 

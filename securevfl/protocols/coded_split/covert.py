@@ -182,7 +182,7 @@ def _after(root: np.ndarray, trained: np.ndarray) -> np.ndarray:
 
 
 def _words(root: np.ndarray, chain: np.ndarray, p: int) -> np.ndarray:
-    """Field elements for two digests; equal only for equal digests, except with chance 2^-128."""
+    """Elements, (8,) uint32 or (4,) uint64, for two digests; equal for others by chance 2^-128."""
     size = 4 if p < 2**32 else 8
     raw = hashlib.shake_256(root.tobytes() + chain.tobytes()).digest(8 * (DIGEST // size))
     found = np.frombuffer(raw, "<u8") % np.uint64(p)

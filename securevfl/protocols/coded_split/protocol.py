@@ -266,7 +266,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return made
 
     def predictor(self, index: int, party: Party, features: Sequence[np.ndarray]) -> Party:
-        """One of the `predictors`; a holder that lacks steps, or is unconfirmed, stays silent."""
+        """Predicting party `index` of a run's `party`; a holder that lacks steps stays silent."""
         own: Any = party
         if index == SERVER:
             return self._predicting_server(own, features)

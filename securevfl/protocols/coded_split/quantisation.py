@@ -89,7 +89,7 @@ def laid_out(
     degree: int,
     square: int,
 ) -> np.ndarray:
-    """Rows in segments, (K, length, d_n); zero rows for padding."""
+    """Rows in `order` (K, length; -1: zeros), rounded (`rounded_rows`), as (K, length, d_n)."""
     rows = rows_of(field.reduce(rounded_rows(prepared, point, degree, square)), order.reshape(-1))
     segments: np.ndarray = rows.reshape(*order.shape, -1)
     return segments
@@ -122,7 +122,7 @@ def mean(sums: np.ndarray, bits: int, owners: int, scale: float) -> np.ndarray:
 
 
 def joint(sums: np.ndarray, field: PrimeField, bits: int, owners: int, scale: float) -> np.ndarray:
-    """Mean embedding H of a batch's samples, (K|B|, h), from U_1 to U_K as field elements."""
+    """Mean embedding H of a batch, (K|B|, h), from U_1 to U_K; other arguments as in `scales`."""
     return mean(field.signed(sums), bits, owners, scale).reshape(-1, sums.shape[-1])
 
 

@@ -216,7 +216,7 @@ def training(public: Parameters, unknowns: int) -> Phase:
 
 
 def upload(public: Parameters, share: Any, work: int = 0) -> Post:
-    """Planned upload; at level active with its set-up's name and a signature."""
+    """Planned upload of `work` multiply-adds; at level active with set-up name and signature."""
     payload = signed_upload(share) if public.active else share
     about: Any = {"operations": (work,), "modulus": public.field.modulus}
     return Post("embedding", "server", (payload,), **about)

@@ -96,7 +96,7 @@ def in_range(sums: np.ndarray, largest: np.ndarray | int, round: int) -> np.ndar
 def gradients(
     centre: Centre, H: np.ndarray, samples: np.ndarray, labels: np.ndarray
 ) -> tuple[Any, ...]:
-    """Loss, dL/dH, and dL/dw of every weight of the server model (lines 6 and 7)."""
+    """(Loss, dL/dH, dL/dw of each weight of the server model) on rows `samples` (lines 6, 7)."""
     loss, G, own = centre.gradients(H, samples, labels)
     return loss, G, *own.values()
 

@@ -85,7 +85,7 @@ def check_request(public: Parameters, request: Any) -> None:
 def check_mask(
     public: Parameters, receiver: int, sender: int, round: int, payload: Any
 ) -> tuple[Element, Element]:
-    """Digest and value in a dealer's "mask" message.
+    """(Digest, value) in a dealer's "mask" message of a round to `receiver`.
 
     ProtocolError if the sender is no dealer, the holder has keys, or the message is malformed.
     """

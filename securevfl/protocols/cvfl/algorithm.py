@@ -59,7 +59,7 @@ def penalty_of(network: Model) -> Secret:
 
 
 def kept(last: LastEmbeddings, party: int, places: np.ndarray, round: int, H: np.ndarray) -> None:
-    """Store a party's embedding of some labelled rows, unless a newer one is stored."""
+    """Store a party's embedding H of rows at `places`, of a round, unless a newer is stored."""
     last.keep(party, places, H, round)
 
 

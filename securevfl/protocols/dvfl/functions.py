@@ -103,12 +103,12 @@ def encoding(network: Encoder, inputs: np.ndarray) -> np.ndarray:
 
 
 def trained(network: Encoder, inputs: np.ndarray, chance: Chance, round: int) -> float:
-    """One step of an encoder on a batch; return the loss before it."""
+    """One step of an encoder on a batch, with views of `chance`; return the loss before it."""
     return network.train(inputs, chance.stream("views", round))
 
 
 def replayed(chance: Chance, round: int, items: int) -> int:
-    """Random position in the buffer of the earlier input on which a host trains again."""
+    """Random position, below `items`, in the buffer of earlier inputs that a host replays."""
     return int(chance.stream("replay", round).integers(items))
 
 
@@ -139,7 +139,7 @@ def failed(network: AutoEncoder, *inputs: np.ndarray) -> tuple[float, float]:
 def epoch(
     centre: Centre, encodings: np.ndarray, labels: np.ndarray, own: OwnRows, number: int
 ) -> np.ndarray:
-    """Train the classifier for one epoch; return the mean loss."""
+    """Train the classifier for epoch `number` on rows `own.training`; return the mean loss."""
     losses = []
     for turn in range(own.batches.per_epoch):
         batch = own.batches.draw(number * own.batches.per_epoch + turn + 1)

@@ -344,7 +344,7 @@ class Client(KeyParticipant):
         return made
 
     def evaluate(self, batch: Batch, attempt: Attempt, shares: Mapping[int, Element]) -> Element:
-        """Upload before masking: H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5)."""
+        """Upload before masks, of W-tilde `shares`: sum over S of X-tilde^(B) W-tilde (eq. 5)."""
         held = self.data_shares[batch.part]
         data = self._held[batch.part].rows([held[n] for n in attempt.sharers], batch.rows)
         return data @ concatenate([shares[n] for n in attempt.sharers])

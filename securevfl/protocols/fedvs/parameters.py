@@ -284,7 +284,7 @@ class Parameters:
 
 @functools.cache
 def upload_streams(parties: int, segments: int, privacy: int, degree: int) -> int:
-    """Pseudo-random streams of a client's mask of u = (degree - 1)(K+T-1) coefficients."""
+    """Number of streams of a client's mask of u = (degree - 1)(K+T-1) coefficients."""
     unknown = (degree - 1) * (segments + privacy - 1)
     return stream_count(blocks_of(parties, privacy, unknown), parties, privacy, unknown)
 

@@ -210,7 +210,7 @@ class DataOwner(Participant):
         return A
 
     def answer(self, owner: int, number: int, places: np.ndarray) -> None:
-        """Send A_{d,k} of a batch (`DataOwnerUpdate`), clipped and noised if configured."""
+        """Send A_{d,k} of rows at `places` in batch `number` to an owner, noised if configured."""
         rows = self.rows[str(owner)][places]
         if self.privacy is not None:
             self.count_release(rows, owner)

@@ -293,7 +293,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         return Copies(world.the(d, "network"), networks, shapes)
 
     def ideal_round(self, world: World, copies: Any, W: Any, k: int, r: int) -> tuple[Any, Any]:
-        """Global round of a label owner; return its mean loss, and W^S_k after it."""
+        """Global round r of label owner k from W; return (its mean loss, W^S_k after it)."""
         centre, rows = world.the(k, "top"), self.held_rows(k)
         centre.step(loaded, tuple(W), *W.values())
         own = np.argsort(self.label_sets[k - self.data.parties], kind="stable")

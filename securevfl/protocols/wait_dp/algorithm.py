@@ -75,7 +75,7 @@ def parts(gradient: Any, rule: str, H: Sequence[Any]) -> list[Any]:
 
 
 def laplaced(H: np.ndarray, samples: np.ndarray, epsilon: float, seed: bytes) -> np.ndarray:
-    """Embeddings with Laplace noise scaled to the batch's range, from a public seed."""
+    """Embeddings with Laplace noise, scale range / epsilon of the batch, from a public seed."""
     return laplace_by_range(H, samples, epsilon, SeededSource(seed))
 
 

@@ -222,7 +222,7 @@ class WaitDP(Provable, EmbeddingProtocol):
                 networks[n].step(updated, columns[n], samples, inner, shapes=[()])
 
     def ideal_sent(self, n: int, r: int, H: Secret, samples: np.ndarray) -> Secret:
-        """Embedding that client n sends without secret noise."""
+        """Embedding, from H, that client n sends in round r without secret noise."""
         privacy, seed, sent = self.privacy, self.noise_seed(n, r), H
         if privacy.laplace:
             sent = H.map(laplaced, samples, privacy.epsilon, seed, dtype=np.float32)

@@ -120,7 +120,7 @@ def _keys_of(code: LagrangeCode, dealer: int) -> Dealing:
 def signed_upload(
     holder: Any, code: LagrangeCode, told: bytes, label: tuple[Secret, Secret], upload: Element
 ) -> Signed:
-    """Signed upload: the name in its label, the upload, and a signature of both and the chain."""
+    """(Name, upload, signature of both, chain and `told`); the label is (name, chain)."""
     signs, (name, chain) = holder.signs, label
     said = holder.index, encoded(code), told, name, chain, upload, signs.run
     return name, upload, holder.sign(signs.own, upload_text, *said)
@@ -135,7 +135,7 @@ def upload_text(
     upload: np.ndarray,
     run: bytes,
 ) -> bytes:
-    """Bytes that a holder signs for an upload."""
+    """Bytes that a holder signs for an upload, with its label: code, `told`, name and chain."""
     label = label_of(code, told, name.tobytes(), chain.tobytes())
     return text_of(run, label, party, upload)
 
