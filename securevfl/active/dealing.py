@@ -336,7 +336,7 @@ def hash_of(values: Array) -> bytes:
 
 
 def hash_of_path(path: Sequence[bytes]) -> bytes:
-    """Digest of a Merkle path."""
+    """Digest (32 bytes) of a Merkle path, its siblings in order."""
     return digest("path", *path)
 
 

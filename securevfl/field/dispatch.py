@@ -89,7 +89,7 @@ class PortableLeft:
             self.a[:m, :k] = a
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """Write the product; see `PreparedMatrix.multiply`."""
+        """Write the product with stacked `blocks` to `out`; whether all of them are below p."""
         spare = -sum(len(b) for b in blocks) % 4 if self.short else 0
         right = np.concatenate([*blocks, np.zeros((spare, out.shape[1]), out.dtype)])
         if right.size and int(right.max()) >= self.p:

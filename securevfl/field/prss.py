@@ -268,7 +268,7 @@ class Prss:
         shape: tuple[int, ...],
         unknown: int,
     ) -> Array:
-        """Part of a party's mask value rho(alpha) from some of its keys; see `value`."""
+        """Part of a party's mask value rho(alpha), of `shape`, from some of its keys by number."""
         field, size = self.code.field, math.prod(shape)
         total = np.zeros((1, size), field.dtype)
         # rho(alpha) = sum_A w_A sum_e alpha^e PRF(k_A, label, e) is one row times a matrix of

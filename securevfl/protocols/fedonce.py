@@ -161,7 +161,7 @@ def learn(
 
 
 def encode(learner: Learner, rows: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Representations of some rows."""
+    """Representations of rows `samples` (-1: of zeros) of the matrix `rows`."""
     return learner.encode(rows_of(rows, samples))
 
 
@@ -198,7 +198,7 @@ def step(
 
 
 def table_of(layout: Batches, stacks: Sequence[Any], rows: int) -> Secret:
-    """Protected table of representations from pieces; see `table`."""
+    """Protected `table` (N, M + 1, h) of representations from pieces, M = `rows`."""
     one = next(found for found in stacks if isinstance(found, Secret))
     samples = [layout.samples(piece(layout, n)) for n in range(len(stacks))]
     shape = (one.shape[0], rows + 1, one.shape[2])

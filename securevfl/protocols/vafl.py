@@ -195,7 +195,7 @@ class Server(OpenServer):
         self.broadcast("stop", None)
 
     def samples(self, batch: Secret) -> Secret:
-        """Samples of a client's batch."""
+        """Protected sample numbers of a client's batch (of coded rows)."""
         return samples_in(self.batches, batch)
 
     def step(

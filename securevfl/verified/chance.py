@@ -37,7 +37,7 @@ class Chance:
         return self  # it never changes
 
     def stream(self, name: str, *keys: int) -> np.random.Generator:
-        """Generator for a purpose; see `securevfl.engine.party.Party.secret_stream`."""
+        """Secret generator of purpose `name` and keys, as `engine.party.Party.secret_stream`."""
         return self._secrets.stream(self._index, name, *keys)
 
     def state_dict(self) -> dict[str, Any]:

@@ -266,7 +266,7 @@ class Entries:
         return self.by_node[node.number]
 
     def atom(self, symbol: int) -> Atom:
-        """Atom to which a symbol belongs."""
+        """Atom (array of unknowns) to which a symbol (one unknown) belongs."""
         return self.atoms[self.atom_of[symbol]]
 
     def plus(self, one: Poly, other: Poly, factor: int = 1) -> Poly:

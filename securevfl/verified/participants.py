@@ -78,7 +78,7 @@ class Streams:
         return self._secrets is secrets
 
     def __call__(self, name: str, *keys: int) -> np.random.Generator:
-        """The stream of a purpose; see `Party.secret_stream`."""
+        """Secret generator of purpose `name` and keys, as `Party.secret_stream` gives it."""
         return self._secrets.stream(self._index, name, *keys)
 
     def state_dict(self) -> dict[str, Any]:
@@ -544,7 +544,7 @@ def bare_of(value: Any) -> Any:
 
 
 def _values(payload: Any) -> Iterable[Any]:
-    """All values in a payload."""
+    """All values in a payload, with mappings, sequences and dataclasses opened."""
     if isinstance(payload, _LEAVES):
         yield payload
     elif isinstance(payload, Mapping):

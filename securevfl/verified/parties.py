@@ -297,7 +297,7 @@ class Hands:
         return found
 
     def _limbs(self, key: Key) -> Element:
-        """A key as field elements."""
+        """A key of this party as field elements, (limbs,)."""
         home_of((key,), self.index)
         limbs = limbs_of(key._value, self.field)
         return Element(limbs, key._node, self.index, self.world, self.field)

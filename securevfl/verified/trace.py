@@ -755,7 +755,7 @@ class _Two:
 
 
 def field_of(modulus: int) -> Any:
-    """Arithmetic of F_p on arrays."""
+    """Arithmetic of F_p on arrays, also of p = 2."""
     if modulus == 2:
         return _Two()
     from securevfl.field.prime_field import PrimeField

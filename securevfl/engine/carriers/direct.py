@@ -76,7 +76,7 @@ class DirectCarrier:
         self._dialling[peer] = asyncio.get_running_loop().create_task(self._dial(peer, place))
 
     def send(self, receiver: int, frame: bytes) -> None:
-        """Hand over a datagram; see `Carrier.send`."""
+        """Hand over a datagram; it is dropped without a connection or if too much waits."""
         transport = self._outward.get(receiver)
         if transport is None or transport.get_write_buffer_size() > _MOST_WAITING:
             return

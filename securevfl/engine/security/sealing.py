@@ -316,7 +316,7 @@ class Sealing:
             raise
 
     def open_each(self, messages: Iterable[Message]) -> list[bytes]:
-        """Decrypt several messages in order; see `open`."""
+        """Decrypt several messages in order; errors and arguments of each as of `open`."""
         return [
             self.open(sender, receiver, kind, round, epoch, sealed)
             for sender, receiver, kind, sealed, round, epoch, _ in messages

@@ -40,7 +40,7 @@ class Slots(Protocol):
         """Put an event into the history of the run."""
 
     def on_crash(self, slot: PartySlot) -> None:
-        """React to the crash of a party."""
+        """React to the crash of the party in a slot."""
 
     def on_rejoin(self, slot: PartySlot) -> None:
         """Start the new party that a slot was given."""
@@ -330,7 +330,7 @@ class CrashInjector:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore the state from `state`."""
+        """Restore the content that method `state` returned."""
         self.round = state["round"]
         self._down_since = dict(state["since"])
         self._lost.extend(state["lost"])

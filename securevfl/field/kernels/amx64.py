@@ -29,7 +29,7 @@ _MERSENNE = np.uint64(2**61 - 1)
 
 
 def _store_planes64(builder: Any, v: list[list[Any]], lower: Any, upper: Any) -> None:
-    """Write planes 0 .. 3 of four vectors of 16 elements to `lower`, 4 .. 7 to `upper`."""
+    """Emit stores of planes 0 .. 3 of four vectors of 16 elements to `lower`, 4 .. 7 to `upper`."""
     words = ir.VectorType(I32, 8)
     for shift, target in ((0, lower), (32, upper)):
         parts = []
@@ -71,7 +71,7 @@ def _expand64(context: Any, powers: Any, lower: Any, upper: Any) -> Any:
 
 
 def _sum_planes(builder: Any, lower: Any, upper: Any) -> tuple[Any, Any, Any]:
-    """Parts (A, M, B) of eight columns' values A + 2^32 M + 2^64 B.
+    """Emitted parts (A, M, B) of eight columns' values A + 2^32 M + 2^64 B.
 
     Each 64-bit lane of a plane holds the sum for the lower words of the right operand and, above
     it, that for the upper words. A, B < 2^57 and M < 2^58.

@@ -14,14 +14,14 @@ I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
 def splat(builder: Any, value: Any, lanes: int) -> Any:
-    """A vector with `value` in every lane."""
+    """Emitted vector with `value` in every lane."""
     empty = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     first = builder.insert_element(empty, value, ir.Constant(I32, 0))
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
 def opaque(builder: Any, vector: Any) -> Any:
-    """The same vector, in a register that the compiler cannot see through.
+    """Emitted copy of a vector in a register that the compiler cannot see through.
 
     LLVM moves shifts of a splat before the splat, out of the vector unit, where the 32-bit
     multiplication would have swallowed them. An empty assembly between the two keeps them apart.
@@ -36,7 +36,7 @@ def every(kind: Any, lanes: int, value: Any) -> Any:
 
 
 def load(builder: Any, address: Any, offset: int, kind: Any, lanes: int) -> Any:
-    """The vector at `address` + `offset` bytes."""
+    """Emitted vector at `address` + `offset` bytes."""
     if offset:
         address = builder.add(address, ir.Constant(I64, offset))
     pointer = builder.inttoptr(address, ir.PointerType(ir.VectorType(kind, lanes)))
@@ -44,19 +44,19 @@ def load(builder: Any, address: Any, offset: int, kind: Any, lanes: int) -> Any:
 
 
 def store(builder: Any, address: Any, offset: int, value: Any) -> None:
-    """Write a vector to `address` + `offset` bytes."""
+    """Emit code to write a vector to `address` + `offset` bytes."""
     if offset:
         address = builder.add(address, ir.Constant(I64, offset))
     builder.store(value, builder.inttoptr(address, ir.PointerType(value.type)), align=4)
 
 
 def smaller(builder: Any, a: Any, b: Any) -> Any:
-    """Return the unsigned minimum; min(r, r - p) reduces r < 2p, since r < p wraps upwards."""
+    """Emit the unsigned minimum; min(r, r - p) reduces r < 2p, since r < p wraps upwards."""
     return builder.select(builder.icmp_unsigned("<", a, b), a, b)
 
 
 def joined(builder: Any, low: Any, high: Any) -> Any:
-    """Concatenation of two vectors."""
+    """Emitted concatenation of two vectors."""
     lanes = 2 * low.type.count
     order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
     return builder.shuffle_vector(low, high, order)
@@ -82,17 +82,17 @@ def high_word(_: Any, builder: Any, __: Any, args: Any) -> Any:
 
 
 def slot(builder: Any, value: Any) -> Any:
-    """Stack slot for a vector, which loop optimisation turns into a register."""
+    """Emitted stack slot for a vector, which loop optimisation turns into a register."""
     return cgutils.alloca_once_value(builder, value)
 
 
 def loop(builder: Any, start: Any, stop: Any, step: Any) -> Any:
-    """Context whose body runs for (index, count) from start to stop by step."""
+    """Context that emits a loop: its body runs for (index, count) from start to stop by step."""
     return cgutils.for_range_slice(builder, start, stop, step)
 
 
 def call(builder: Any, name: str, arguments: list[Any]) -> None:
-    """Call an LLVM intrinsic without result; declare it once in a module."""
+    """Emit a call of an LLVM intrinsic without result, which is declared once in a module."""
     module = builder.module
     if name not in module.globals:
         kinds = [argument.type for argument in arguments]
@@ -101,14 +101,14 @@ def call(builder: Any, name: str, arguments: list[Any]) -> None:
 
 
 def ask(builder: Any, address: Any) -> None:
-    """Prefetch 64 bytes; an invalid address is harmless."""
+    """Emit code to prefetch 64 bytes; an invalid address is harmless."""
     hints = [ir.Constant(I32, n) for n in (0, 3, 1)]  # To read, into all caches, data.
     place = builder.inttoptr(address, ir.PointerType(I8))
     call(builder, "llvm.prefetch.p0", [place, *hints])
 
 
 def pure(builder: Any, name: str, operands: list[Any]) -> Any:
-    """Result of an LLVM intrinsic on vectors of one type, of the same type."""
+    """Emitted result of an LLVM intrinsic on vectors of one type, of the same type."""
     module, kind = builder.module, operands[0].type
     if name not in module.globals:
         ir.Function(module, ir.FunctionType(kind, [kind] * len(operands)), name)

@@ -206,7 +206,7 @@ class Part:
 
 
 def kernel(function: _Function) -> _Function:
-    """Turn a function into a kernel."""
+    """Decorator that turns a function into a `Kernel`, compiled by argument types."""
     return cast(_Function, Kernel(function))
 
 
@@ -299,7 +299,7 @@ def _leaves(kinds: Any) -> list[Any]:
 
 
 def _fields(builder: Any, array: Any, dtype: str, ndim: int) -> list[Any]:
-    """numba's fields for an array, read from NumPy's array object.
+    """Emitted values of numba's fields for an array, read from NumPy's array object.
 
     The object begins as `PyArrayObject_fields` of numpy's C interface says: after the head that all
     objects have stand the addresses of the data, the number of axes, the addresses of the shape and

@@ -40,7 +40,7 @@ class PiecewiseLeft:
         raise NotImplementedError
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """Write the product; see dispatch.PreparedMatrix."""
+        """Write the product with stacked `blocks` to `out`; whether all of them are below p."""
         blocks = [b if b.strides[1] == b.itemsize else np.ascontiguousarray(b) for b in blocks]
         if len(self.parts) == 1:
             return self._multiply(self.parts[0], blocks, out)

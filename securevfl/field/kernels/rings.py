@@ -37,18 +37,18 @@ from securevfl.field.kernels.ir import (
 
 
 def _low_signed(builder: Any, x: Any) -> Any:
-    """Low halves sign-extended, in the form for the 32-bit multiplication."""
+    """Emitted low halves sign-extended, in the form for the 32-bit multiplication."""
     shift = every(I64, x.type.count, 32)
     return builder.ashr(builder.shl(x, shift), shift)
 
 
 def product(builder: Any, a: Any, b: Any) -> Any:
-    """Multiply the signed low halves of 64-bit lanes."""
+    """Emitted product of the signed low halves of 64-bit lanes."""
     return builder.mul(_low_signed(builder, a), _low_signed(builder, b))
 
 
 def _cut(builder: Any, t: Any, bits: int) -> tuple[Any, Any]:
-    """Return t mod 2^bits and floor(t / 2^bits) of signed t."""
+    """Emit t mod 2^bits and floor(t / 2^bits) of signed t."""
     lanes = t.type.count
     low = builder.and_(t, every(I64, lanes, (1 << bits) - 1))
     return low, builder.ashr(t, every(I64, lanes, bits))
@@ -71,19 +71,19 @@ class Short:
         self.inverse = splat(builder, inverse, lanes)
 
     def expand(self, builder: Any, x: Any) -> Any:
-        """Centred words of left operand elements."""
+        """Emitted centred words of left operand elements."""
         return centred(builder, x, splat(builder, self.modulus, x.type.count))
 
     def pack(self, builder: Any, x: Any) -> Any:
-        """Words x below p, centred, as 64-bit lanes."""
+        """Emitted words x below p, centred, as 64-bit lanes."""
         return builder.bitcast(centred(builder, x, self.words), ir.VectorType(I64, self.lanes))
 
     def parts(self, builder: Any, x: Any) -> list[Any]:
-        """Factors for the limbs: even and odd columns."""
+        """Emitted factors for the limbs: even and odd columns."""
         return [x, builder.lshr(x, every(I64, self.lanes, 32))]
 
     def fold(self, builder: Any, sums: list[Any], group: Any) -> list[Any]:
-        """Smaller sums with the same values modulo p, after group `group` of terms."""
+        """Emitted smaller sums with the same values modulo p, after group `group` of terms."""
         folded = []
         for t in sums:
             low, high = _cut(builder, t, 32)
@@ -91,7 +91,7 @@ class Short:
         return folded
 
     def finish(self, builder: Any, sums: list[Any]) -> Any:
-        """Return the elements of folded sums.
+        """Emit the elements of folded sums.
 
         |t / p| is below 2^31, so that its double-precision quotient errs by less than one and fits
         32 bits: t - q p lies in (-2p, 2p), and the two minima add and subtract p where needed.
@@ -110,11 +110,11 @@ class Mersenne(Short):
     """Elements modulo 2^31 - 1."""
 
     def fold(self, builder: Any, sums: list[Any], group: Any) -> list[Any]:
-        """Smaller sums with the same values modulo p, since 2^31 = 1 modulo p."""
+        """Emitted smaller sums with the same values modulo p, since 2^31 = 1 modulo p."""
         return [builder.add(*_cut(builder, t, 31)) for t in sums]
 
     def finish(self, builder: Any, sums: list[Any]) -> Any:
-        """Final reduction (see Short): t + 8p lies in (0, 2^35), so one fold leaves below 2p."""
+        """Emitted elements of folded sums: t + 8p is in (0, 2^35), so one fold leaves below 2p."""
         up = every(I64, self.lanes, 8 * (2**31 - 1))
         even, odd = self.fold(builder, [builder.add(t, up) for t in sums], None)
         both = builder.or_(even, builder.shl(odd, every(I64, self.lanes, 32)))
@@ -134,7 +134,7 @@ class Long:
         self.lanes, self.words = lanes, every(I64, lanes, 2**61 - 1)
 
     def expand(self, builder: Any, x: Any) -> Any:
-        """Parts a0, a1 and a0 + a1 of each element, side by side."""
+        """Emitted parts a0, a1 and a0 + a1 of each element, side by side."""
         low, high = _halves(builder, x)
         lanes = x.type.count
         words = ir.VectorType(I32, lanes)
@@ -146,18 +146,18 @@ class Long:
         )
 
     def pack(self, builder: Any, x: Any) -> Any:
-        """Return b0 + 2^32 b1 of elements b = b0 + 2^31 b1, centred."""
+        """Emit b0 + 2^32 b1 of elements b = b0 + 2^31 b1, centred."""
         low, high = _halves(builder, x)
         low = builder.and_(low, every(I64, self.lanes, 0xFFFFFFFF))
         return builder.or_(low, builder.shl(high, every(I64, self.lanes, 32)))
 
     def parts(self, builder: Any, x: Any) -> list[Any]:
-        """Return b0, b1 and b0 + b1 in the low halves."""
+        """Emit b0, b1 and b0 + b1 in the low halves."""
         high = opaque(builder, builder.lshr(x, every(I64, self.lanes, 32)))
         return [x, high, opaque(builder, builder.add(x, high))]
 
     def fold(self, builder: Any, sums: list[Any], group: Any) -> list[Any]:
-        """Smaller S0', S1', S2' with S0' + 2 S1' + 2^31 X' = S0 + 2 S1 + 2^31 X modulo p.
+        """Emitted smaller S0', S1', S2' with S0' + 2 S1' + 2^31 X' = S0 + 2 S1 + 2^31 X modulo p.
 
         X = 2^30 high + low carries high to S0, since 2^61 = 1; S0 = 2^31 high + low carries high to
         X. Both are then below 2^34 in magnitude. S1 = 2^60 high + low carries 2^61 high.
@@ -176,7 +176,7 @@ class Long:
         return [s0, s1, builder.add(builder.add(s0, s1), x)]
 
     def finish(self, builder: Any, sums: list[Any]) -> Any:
-        """Return the elements of folded sums.
+        """Emit the elements of folded sums.
 
         A second fold leaves S0 in [-16, 2^31 + 16] and X in [-8, 2^30 + 8], and with S1 in
         [0, 2^60) the total t lies in (-2^35, 2^62 + 2^35): t + p is positive and below 4p.
@@ -192,13 +192,13 @@ class Long:
 
 
 def centred(builder: Any, x: Any, p: Any) -> Any:
-    """Vector x - p where x > (p - 1)/2, else x."""
+    """Emitted vector x - p where x > (p - 1)/2, else x."""
     half = builder.lshr(p, every(p.type.element, p.type.count, 1))
     return builder.select(builder.icmp_unsigned(">", x, half), builder.sub(x, p), x)
 
 
 def _halves(builder: Any, x: Any) -> tuple[Any, Any]:
-    """Return x0, |x0| <= 2^30, and x1, |x1| <= 2^29, with x = x0 + 2^31 x1 modulo 2^61 - 1."""
+    """Emit x0, |x0| <= 2^30, and x1, |x1| <= 2^29, with x = x0 + 2^31 x1 modulo 2^61 - 1."""
     lanes = x.type.count
     x = centred(builder, x, every(I64, lanes, 2**61 - 1))
     moved = every(I64, lanes, 2**30)

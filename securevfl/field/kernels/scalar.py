@@ -62,7 +62,7 @@ def add(a: Array, b: Array, p: Any, out: Array) -> None:
 
 @kernel
 def subtract(a: Array, b: Array, p: Any, out: Array) -> None:
-    """Write a - b mod p."""
+    """Write a - b mod p to `out`, entry by entry (flat arrays)."""
     for i in range(out.size):
         out[i] = _subtract(np.uint64(a[i]), np.uint64(b[i]), p)
 

@@ -51,7 +51,7 @@ def _copy(context: Any, source: Any, target: Any, pitch: Any, seen: Any) -> Any:
 
 
 def _pairs(builder: Any, source: Any, pitch: Any) -> tuple[Any, Any]:
-    """Sums u = C_0 + 2^8 C_1 and v = C_2 + 2^8 C_3; the planes lie `pitch` bytes apart."""
+    """Emitted sums u = C_0 + 2^8 C_1 and v = C_2 + 2^8 C_3; the planes lie `pitch` bytes apart."""
     c = []
     for _ in range(4):
         c.append(load(builder, source, 0, I32, 16))
@@ -62,7 +62,7 @@ def _pairs(builder: Any, source: Any, pitch: Any) -> tuple[Any, Any]:
 
 
 def _write(builder: Any, target: Any, value: Any, around: bool) -> None:
-    """Store 64 bytes, past the caches if `around`; the address is then a multiple of 64."""
+    """Emit a store of 64 bytes, past the caches if `around` (address then a multiple of 64)."""
     if not around:
         store(builder, target, 0, value)
         return

@@ -56,7 +56,7 @@ _dot2, _dot3 = tile("tdpbuud", 2, 7, 4), tile("tdpbuud", 3, 5, 4)
 
 
 def planes(builder: Any, v: list[Any]) -> list[Any]:
-    """Byte transpose of four vectors of words: plane j holds byte j of each v_b, in order."""
+    """Emitted byte transpose of four vectors of words: plane j has byte j of each v_b in order."""
 
     def mix(a: Any, b: Any, bits: int, low: int) -> tuple[Any, Any]:
         shift, keep = every(I32, 16, bits), every(I32, 16, low)

@@ -34,7 +34,7 @@ def _number(value: int) -> Any:
 
 
 def _word(builder: Any, address: Any, index: Any) -> Any:
-    """Return 64-bit word `index` at an address."""
+    """Emit 64-bit word `index` at an address."""
     place = builder.add(address, builder.shl(index, _number(3)))
     return builder.load(builder.inttoptr(place, ir.PointerType(I64)))
 
@@ -44,14 +44,14 @@ def _least(builder: Any, a: Any, b: Any) -> Any:
 
 
 def _copy(builder: Any, target: Any, source: Any, size: Any) -> None:
-    """Copy `size` bytes."""
+    """Emit code to copy `size` bytes from address `source` to `target`."""
     kind = ir.PointerType(I8)
     places = builder.inttoptr(target, kind), builder.inttoptr(source, kind)
     cgutils.raw_memcpy(builder, *places, size, 1)
 
 
 def _broadcast(builder: Any, address: Any, lanes: int) -> Any:
-    """Return the 32-bit word at an address in the low half of each lane."""
+    """Emit the 32-bit word at an address in the low half of each lane."""
     word = builder.load(builder.inttoptr(address, ir.PointerType(I32)))
     wide = opaque(builder, splat(builder, word, 2 * lanes))
     return builder.bitcast(wide, ir.VectorType(I64, lanes))
@@ -272,37 +272,37 @@ _long512, _long256 = tile(Long, 64, 8, 1), tile(Long, 32, 3, 1)
 
 @kernel
 def short512(plan: int) -> bool:
-    """Compute the product of the `Plan` at address `plan` modulo p < 2^31 by tiles (6, 32)."""
+    """Write the product of the `Plan` at `plan`, p < 2^31, by tiles (6, 32); whether all < p."""
     return bool(_short512(plan))
 
 
 @kernel
 def short256(plan: int) -> bool:
-    """Compute a product modulo p < 2^31, two rows and 16 columns at a time."""
+    """Write the product of the `Plan` at `plan`, p < 2^31, by tiles (2, 16); whether all < p."""
     return bool(_short256(plan))
 
 
 @kernel
 def mersenne512(plan: int) -> bool:
-    """Compute a product modulo 2^31 - 1, six rows and 32 columns at a time."""
+    """Write the product of the `Plan` at `plan` mod 2^31 - 1 by tiles (6, 32); whether all < p."""
     return bool(_mersenne512(plan))
 
 
 @kernel
 def mersenne256(plan: int) -> bool:
-    """Compute a product modulo 2^31 - 1, two rows and 16 columns at a time."""
+    """Write the product of the `Plan` at `plan` mod 2^31 - 1 by tiles (2, 16); whether all < p."""
     return bool(_mersenne256(plan))
 
 
 @kernel
 def long512(plan: int) -> bool:
-    """Compute a product modulo 2^61 - 1, eight rows and 8 columns at a time."""
+    """Write the product of the `Plan` at `plan` mod 2^61 - 1 by tiles (8, 8); whether all < p."""
     return bool(_long512(plan))
 
 
 @kernel
 def long256(plan: int) -> bool:
-    """Compute a product modulo 2^61 - 1, three rows and 4 columns at a time."""
+    """Write the product of the `Plan` at `plan` mod 2^61 - 1 by tiles (3, 4); whether all < p."""
     return bool(_long256(plan))
 
 

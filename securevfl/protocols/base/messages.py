@@ -125,7 +125,7 @@ def announcement(
     carries: Carries = "control",
     source: str = "",
 ) -> MessageSpec:
-    """Declaration of announcements of a round and of the end ("stop"); see `Party.announce`."""
+    """Declaration of `Party.announce`'s messages, of a round or the end ("stop"), by roles."""
     return MessageSpec(
         ANNOUNCE, sender, receiver, carries, public=carries == "control", source=source
     )

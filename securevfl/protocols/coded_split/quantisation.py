@@ -31,7 +31,7 @@ class Preparation:
     deviation: np.ndarray | None = None
 
     def apply(self, features: np.ndarray) -> np.ndarray:
-        """Prepared rows, float32."""
+        """Prepared rows, (rows, d) float32: standardised, clipped and divided by sqrt(d)."""
         if self.mean is None or self.deviation is None:
             return features
         rows = np.clip((features - self.mean) / self.deviation, -CLIP, CLIP)

@@ -104,7 +104,7 @@ def check_mask(
 
 
 def shape_of(public: Parameters, round: int) -> tuple[int, int] | None:
-    """Shape (|B|, h) of a round's upload: of a training batch, or a piece of test rows."""
+    """Shape (|B|, h) of a round's upload: training batch, or piece of test rows; None if none."""
     h = public.config.width
     last = public.last_step
     if 0 < round <= last:

@@ -87,7 +87,7 @@ def beside(
 
 
 def of_rows(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Values of the given rows."""
+    """Values of the rows with these numbers."""
     found: np.ndarray = features[rows]
     return found
 

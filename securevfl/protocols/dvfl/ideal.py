@@ -116,7 +116,7 @@ class Ideal:
         self.rested[n] = life, self.now[n].at(self.world, round)
 
     def encode(self, g: int, rows: np.ndarray) -> Secret:
-        """Codes of a guest's rows."""
+        """Codes of guest g's rows, (rows, width)."""
         shape = (len(rows), self.made.config.width)
         code: Secret = self.now[g].network.call(encoded, self.columns[g], rows, shape=shape)
         return code

@@ -230,7 +230,7 @@ class SumLedger:
             self.partly = (*others, (batch, tuple(sorted(who))))
 
     def forget(self, rounds: Collection[int]) -> None:
-        """Forget the sums of these rounds."""
+        """Forget sums, uploaders and received uploads of these rounds."""
         for round in rounds:
             self.sums.pop(round, None)
             self.uploaders.pop(round, None)

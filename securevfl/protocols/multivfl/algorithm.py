@@ -66,7 +66,7 @@ def aggregated(
 
 
 def chosen(labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Labels of the given rows."""
+    """Labels of the rows with these numbers."""
     found: np.ndarray = labels[rows]
     return found
 

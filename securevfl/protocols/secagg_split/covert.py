@@ -117,7 +117,7 @@ def conflict(sums: Sums, rows: np.ndarray, survivors: Sequence[int]) -> tuple[in
 
 
 def noted(sums: Sums, rows: np.ndarray, survivors: Sequence[int]) -> Sums:
-    """The sums with one more added."""
+    """The sums with one more, of `rows` over `survivors`, unless it is there."""
     own = tuple(sorted(rows.tolist())), tuple(sorted(survivors))
     return sums if own in sums else (*sums, own)
 

@@ -62,14 +62,14 @@ class KeptVerdicts:
 
 
 def verdict_of(written: Mapping[str, Any]) -> Verdict:
-    """A verdict from `Verdict.to_dict`."""
+    """Verdict from the dictionary that `Verdict.to_dict` made of it."""
     read = {one.name: written[one.name] for one in fields(Verdict) if one.name != "steps"}
     read = {name: tuple(v) if isinstance(v, list) else v for name, v in read.items()}
     return Verdict(**read, steps=tuple(map(step_of, written["steps"])))
 
 
 def step_of(written: Mapping[str, Any]) -> Step:
-    """A step from a certificate."""
+    """Proof step from its dictionary in a certificate."""
     part = written["part"]
     return Step(
         str(written["what"]),

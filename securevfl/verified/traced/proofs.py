@@ -500,7 +500,7 @@ def _share(done: float, schedules: Sequence[object]) -> str:
 
 
 def _functions(world: World) -> set[tuple[str, ...]]:
-    """Functions called in a trace."""
+    """Code names of functions called by `map` in a trace."""
     return {node.data[0].code for node in world.nodes if node.op == "map"}
 
 

@@ -95,25 +95,25 @@ _panels256 = product.panels(_past256, _near256, lanes.centred_bits, *TILE256)
 
 @kernel
 def multiply512(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
-    """Write a product with 512-bit vectors; see product.blocks."""
+    """Write a product with 512-bit vectors; arguments as of the result of product.blocks."""
     _blocks512(left, rows, pieces, out, work)
 
 
 @kernel
 def stream512(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
-    """Write a product with few terms by 512-bit vectors; see product.panels."""
+    """Write a product with few terms by 512-bit vectors; arguments as in product.blocks."""
     _panels512(left, rows, pieces, out, work)
 
 
 @kernel
 def multiply256(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
-    """Write a product with 256-bit vectors; see product.blocks."""
+    """Write a product with 256-bit vectors; arguments as of the result of product.blocks."""
     _blocks256(left, rows, pieces, out, work)
 
 
 @kernel
 def stream256(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
-    """Write a product with few terms by 256-bit vectors; see product.panels."""
+    """Write a product with few terms by 256-bit vectors; arguments as in product.blocks."""
     _panels256(left, rows, pieces, out, work)
 
 

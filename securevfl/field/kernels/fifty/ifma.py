@@ -26,12 +26,12 @@ _C = 2**50 - P50
 
 
 def low(builder: Any, total: Any, x: Any, y: Any) -> Any:
-    """Return total + the lower 52 bits of x y; only the lower 52 bits of x and y are read."""
+    """Emit total + the lower 52 bits of x y; only the lower 52 bits of x and y are read."""
     return pure(builder, "llvm.x86.avx512.vpmadd52l.uq.512", [total, x, y])
 
 
 def high(builder: Any, total: Any, x: Any, y: Any) -> Any:
-    """Return total + the upper 52 bits of x y; only the lower 52 bits of x and y are read."""
+    """Emit total + the upper 52 bits of x y; only the lower 52 bits of x and y are read."""
     return pure(builder, "llvm.x86.avx512.vpmadd52h.uq.512", [total, x, y])
 
 
@@ -43,7 +43,7 @@ class IntegerSum:
         self.lower, self.upper = (slot(builder, every(I64, size, 0)) for _ in range(2))
 
     def add(self, x: Any, y: Any) -> None:
-        """Add both halves of the product x y."""
+        """Emit code to add both halves of the product x y."""
         for place, part in ((self.lower, low), (self.upper, high)):
             self.builder.store(part(self.builder, self.builder.load(place), x, y), place)
 
@@ -51,12 +51,12 @@ class IntegerSum:
         """Do nothing: a kernel has no more terms than fit."""
 
     def narrow(self) -> None:
-        """Bring the upper sum below 2^52; that of at most sixteen terms is below it already."""
+        """Emit code that brings the upper sum below 2^52, as it is for at most sixteen terms."""
         folded = _folded(self.builder, self.builder.load(self.upper))
         self.builder.store(folded, self.upper)
 
     def result(self, count: Any) -> Any:
-        """Return lower + 2^52 upper mod p for lower <= 4095 (2^52 - 1) and upper < 2^52.
+        """Emit lower + 2^52 upper mod p for lower <= 4095 (2^52 - 1) and upper < 2^52.
 
         Since 2^52 = 4c < 2^16, the lower part of 4c upper joins the lower sum within 64 bits. Its
         upper part is below 2^16, and again times 4c below 2^32, which leaves less than 2p in all.
@@ -99,7 +99,7 @@ def multiply(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
 
 @kernel
 def stream(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
-    """Write a product with few terms and many columns; see product.panels."""
+    """Write a product with few terms, many columns; arguments as in product.blocks."""
     _panels(left, rows, pieces, out, work)
 
 

@@ -18,7 +18,7 @@ MAGIC_BITS = 0x4338 << 48
 
 
 def fold(builder: Any, x: Any) -> Any:
-    """Return a number equal to x < 2^64 mod p and below 2^50 + 2^28."""
+    """Emit a number equal to x < 2^64 mod p and below 2^50 + 2^28."""
     lanes = x.type.count
     high = builder.lshr(x, every(I64, lanes, BITS))
     low = builder.and_(x, every(I64, lanes, 2**BITS - 1))
@@ -26,7 +26,7 @@ def fold(builder: Any, x: Any) -> Any:
 
 
 def finish(builder: Any, x: Any) -> Any:
-    """Vector x mod p for x < 2^64: one fold leaves less than 2p, then one subtraction."""
+    """Emitted vector x mod p for x < 2^64: one fold leaves less than 2p, then one subtraction."""
     r = fold(builder, x)
     less = builder.sub(r, every(I64, r.type.count, P50))
     if r.type.count == 8:
@@ -36,7 +36,7 @@ def finish(builder: Any, x: Any) -> Any:
 
 
 def times_2_50(builder: Any, x: Any) -> Any:
-    """Return a number equal to 2^50 x mod p, between -2^51 and 2^51, for 0 <= x < 2^51.
+    """Emit a number equal to 2^50 x mod p, between -2^51 and 2^51, for 0 <= x < 2^51.
 
     2^50 x = 2^14 x - x, and with x = 2^36 u + v the first part is 2^50 u + 2^14 v.
     """
@@ -48,7 +48,7 @@ def times_2_50(builder: Any, x: Any) -> Any:
 
 
 def centred_bits(builder: Any, x: Any) -> Any:
-    """Bits of the doubles x - p where x > (p - 1)/2, else x; exact for x < 2^51."""
+    """Emitted bits of the doubles x - p where x > (p - 1)/2, else x; exact for x < 2^51."""
     lanes = x.type.count
     above = builder.icmp_signed(">", x, every(I64, lanes, (P50 - 1) // 2))
     signed = builder.sub(x, builder.select(above, every(I64, lanes, P50), every(I64, lanes, 0)))
@@ -56,7 +56,7 @@ def centred_bits(builder: Any, x: Any) -> Any:
 
 
 def doubles(builder: Any, x: Any) -> Any:
-    """Return signed integers below 2^51 in magnitude as doubles."""
+    """Emit signed integers below 2^51 in magnitude as doubles."""
     lanes = x.type.count
     shifted = builder.add(x, every(I64, lanes, MAGIC_BITS))
     real = builder.bitcast(shifted, ir.VectorType(DOUBLE, lanes))
@@ -64,7 +64,7 @@ def doubles(builder: Any, x: Any) -> Any:
 
 
 def integers(builder: Any, x: Any) -> Any:
-    """Return doubles that are integers below 2^51 in magnitude as signed 64-bit lanes."""
+    """Emit doubles that are integers below 2^51 in magnitude as signed 64-bit lanes."""
     lanes = x.type.count
     shifted = builder.fadd(x, every(DOUBLE, lanes, MAGIC))
     bits = builder.bitcast(shifted, ir.VectorType(I64, lanes))
@@ -72,7 +72,7 @@ def integers(builder: Any, x: Any) -> Any:
 
 
 def at(builder: Any, address: Any, step: Any, index: int) -> Any:
-    """Address `index` steps after `address`."""
+    """Emitted address `index` steps after `address`."""
     return builder.add(address, builder.mul(step, ir.Constant(I64, index)))
 
 

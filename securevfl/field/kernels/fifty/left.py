@@ -106,7 +106,7 @@ class DoubleLeft(FiftyLeft):
         return left
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """Write the product; see dispatch.PreparedMatrix."""
+        """Write the product with stacked `blocks` to `out`; whether all of them are below p."""
         if not rounds_to_nearest():
             return self.other().multiply(blocks, out)
         return super().multiply(blocks, out)

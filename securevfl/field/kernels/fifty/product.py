@@ -33,13 +33,13 @@ class Sum(Protocol):
     """A vector of sums of products, held in registers during its loop."""
 
     def __init__(self, builder: Any, size: int) -> None:
-        """Begin with 0 in `size` lanes."""
+        """Emit a sum that begins with 0 in `size` lanes."""
 
     def add(self, x: Any, y: Any) -> None:
-        """Add the product x y."""
+        """Emit code that adds the product x y."""
 
     def split(self) -> None:
-        """Make room for `GROUP` more terms, without a change of the value."""
+        """Emit code that makes room for `GROUP` more terms, without a change of the value."""
 
     def narrow(self) -> None:
         """Prepare a sum of more than `SHORT` terms for `result`."""

@@ -99,7 +99,7 @@ class StreamingLeft:
         return c.astype(np.int32)[..., None], (1,), above
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """Write the product; see dispatch.PreparedMatrix."""
+        """Write the product with stacked `blocks` to `out`; whether all of them are below p."""
         columns = self.shape.size // out.itemsize
         blocks = [b if b.strides[1] == b.itemsize else np.ascontiguousarray(b) for b in blocks]
         seen = np.zeros(64, np.uint8)

@@ -44,7 +44,7 @@ SHAPES = {
 
 
 def _convert(builder: Any, x: Any, constants: Any) -> Any:
-    """Columns b shifted to b - h; the first of `constants` is h."""
+    """Emitted columns b shifted to b - h; the first of `constants` is h."""
     half = builder.trunc(number(builder, constants), I32)
     return builder.sub(x, splat(builder, half, x.type.count))
 

@@ -25,19 +25,19 @@ def bits(kind: Any) -> int:
 
 
 def number(builder: Any, address: Any, index: Any = 0) -> Any:
-    """The int64 with this index in the array at `address`."""
+    """Emitted int64 with this index in the array at `address`."""
     index = constant(index) if isinstance(index, int) else index
     place = builder.add(address, builder.mul(index, constant(8)))
     return builder.load(builder.inttoptr(place, ir.PointerType(I64)), align=8)
 
 
 def halves(builder: Any, a: Any, b: Any) -> Any:
-    """The products of the signed low halves of 64-bit lanes."""
+    """Emitted products of the signed low halves of 64-bit lanes."""
     return builder.mul(*(shifted(builder, shifted(builder, x, 32, up=True), 32) for x in (a, b)))
 
 
 def broadcast(builder: Any, address: Any, index: int, lanes: int) -> Any:
-    """The int32 with this index in the low half of every 64-bit lane."""
+    """Emitted int32 with this index in the low half of every 64-bit lane."""
     place = builder.add(address, constant(4 * index))
     half = builder.load(builder.inttoptr(place, ir.PointerType(I32)), align=4)
     both = opaque(builder, splat(builder, half, 2 * lanes))
@@ -51,22 +51,22 @@ def shifted(builder: Any, x: Any, count: int, *, up: bool = False) -> Any:
 
 
 def unsigned(builder: Any, x: Any, count: int) -> Any:
-    """Lanes shifted downwards by a constant, filled with zeros."""
+    """Emitted lanes shifted downwards by a constant, filled with zeros."""
     return builder.lshr(x, every(x.type.element, x.type.count, count))
 
 
 def masked(builder: Any, x: Any, bits: int) -> Any:
-    """The lowest `bits` bits of every lane."""
+    """Emitted lowest `bits` bits of every lane."""
     return builder.and_(x, every(x.type.element, x.type.count, (1 << bits) - 1))
 
 
 def plus(builder: Any, place: Any, term: Any) -> None:
-    """Add a vector to the one stored at a place."""
+    """Emit code to add a vector to the one stored at a place."""
     builder.store(builder.add(builder.load(place), term), place)
 
 
 def repeat(builder: Any, count: Any) -> Any:
-    """Loop context of `count` rounds that yields index and round, which are equal."""
+    """Context that emits a loop of `count` rounds that yields index and round, which are equal."""
     return loop(builder, constant(0), count, constant(1))
 
 
@@ -99,13 +99,13 @@ def grouped(
 
 
 def fetch(builder: Any, address: Any, size: int) -> None:
-    """Ask for `size` bytes from `address` on."""
+    """Emit code to ask for `size` bytes from `address` on."""
     for offset in range(0, size, LINE):
         ask(builder, builder.add(address, constant(offset)))
 
 
 def write(builder: Any, address: Any, values: list[Any], around: Any) -> None:
-    """Store vectors in sequence; with `around`, past the caches, at an aligned address."""
+    """Emit stores of vectors in sequence; `around`: past the caches, at an aligned address."""
     size = values[0].type.count * bits(values[0].type.element) // 8
     aligned = min(size, LINE)
     hint = builder.module.add_metadata([ir.Constant(I32, 1)])
@@ -121,12 +121,12 @@ def write(builder: Any, address: Any, values: list[Any], around: Any) -> None:
 
 
 def raised(builder: Any, place: Any, x: Any) -> None:
-    """Update the maxima stored at a place with a vector x."""
+    """Emit code to update the maxima stored at a place with a vector x."""
     most = builder.load(place)
     builder.store(builder.select(builder.icmp_unsigned(">", x, most), x, most), place)
 
 
 def vectors(builder: Any, address: Any, kind: Any, lanes: int, size: int) -> list[Any]:
-    """The vectors in the `size` bytes from `address` on."""
+    """Emitted vectors in the `size` bytes from `address` on."""
     step = lanes * kind.width // 8
     return [load(builder, address, offset, kind, lanes) for offset in range(0, size, step)]

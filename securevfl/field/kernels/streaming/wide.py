@@ -46,7 +46,7 @@ SHAPES = {
 
 
 def _convert(builder: Any, x: Any, constants: Any) -> Any:
-    """The limbs of b - h: b0 in the low half of the lane, b1 in the high one."""
+    """Emitted limbs of b - h: b0 in the low half of the lane, b1 in the high one."""
     lanes = x.type.count
     # Plus 2^30, cut at bit 31, less 2^30: the low limb is centred and the high one is floored.
     moved = builder.add(x, every(I64, lanes, 2**30 - PRIME // 2))
@@ -62,7 +62,7 @@ def _convert(builder: Any, x: Any, constants: Any) -> Any:
 
 
 def _fold(builder: Any, sums: list[Any]) -> None:
-    """Reduce the three sums at their places to small ones of equal value."""
+    """Emit code to reduce the three sums at their places to small ones of equal value."""
     s0, s1, s2 = (builder.load(place) for place in sums)
     x = builder.sub(builder.sub(s2, s0), s1)
     low = builder.add(masked(builder, s0, 31), shifted(builder, x, 30))
@@ -74,7 +74,7 @@ def _fold(builder: Any, sums: list[Any]) -> None:
 
 
 def _finish(builder: Any, sums: list[Any], offset: Any) -> Any:
-    """Elements represented by three sums and the row's constant."""
+    """Emitted elements represented by three sums and the row's constant."""
     s0, s1, s2 = (builder.load(place) for place in sums)
     x = builder.sub(builder.sub(s2, s0), s1)
     t = builder.add(masked(builder, s0, 61), shifted(builder, s0, 61))
