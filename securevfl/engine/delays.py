@@ -91,7 +91,7 @@ class Delay:
             )
 
     def seconds(self, seed: int, party: int, round: int, activity: str) -> float:
-        """Draw the delay of one party, round and activity."""
+        """Draw the delay, in seconds, of one party, round and activity."""
         if self.mean == 0:
             return self.shift
         stream = keyed_stream(seed, party, f"delay/{activity}", round)
@@ -138,7 +138,7 @@ class Trace:
             )
 
     def seconds(self, seed: int, party: int, round: int, activity: str) -> float:
-        """Recorded delay of a round; messages before round 1 have that of round 1.
+        """Recorded delay of a round, in seconds; messages before round 1 have that of round 1.
 
         ConfigurationError beyond the last round of a trace with ``end="refuse"``.
         """

@@ -313,7 +313,7 @@ class Schedule:
         counted: int = 0,
         back: bool = False,
     ) -> bool:
-        """Whether the link carries messages from `sender` to `receiver`; others as in `alive`."""
+        """Whether the link from sender to receiver carries messages; the rest as in `alive`."""
         rounds = round, max(round, counted)
         outages = self._one_way.get((sender, receiver), ())
         if any(outage.covers(rounds[1], seconds) for outage in outages):
@@ -322,11 +322,11 @@ class Schedule:
         return self._up(link, self._link_chain, rounds, seconds, back)
 
     def lies(self, party: int, round: int, seconds: float) -> bool:
-        """Whether random numbers replace a party's uploads in a round."""
+        """Whether random numbers replace a party's uploads in a round, at a virtual second."""
         return any(lie.covers(round, seconds) for lie in self._lies.get(party, ()))
 
     def returns(self, party: int, round: int = 0, seconds: float = 0.0) -> bool:
-        """Whether a party that is down, or goes down later, may come back afterwards."""
+        """Whether a party down in a round or at a (virtual) second, or later, may come back."""
         for outage in self._outages.get(party, ()):
             if outage.covers(round, seconds) and outage.span[1] == math.inf:
                 return False

@@ -260,7 +260,7 @@ class Entries:
                 poly = self.plus(poly, self._sums[symbol], poly.pop((symbol,), 0))
 
     def key_atom(self, node: Node) -> Atom:
-        """The key at a node: a leaf, an agreed key, or one derived from another key."""
+        """Key at a node: a leaf, an agreed or a derived key; raises Refused for any other node."""
         if node.op not in ("key", "agreed") and (node.op, node.kind) != ("prf", "key"):
             raise Refused(f"a stream under {node.op} {node.name}, which is no key")
         return self.by_node[node.number]
@@ -511,7 +511,7 @@ class Checker:
                 self.where[symbol].discard((row, entry, monomial))
 
     def _hide(self, key: Atom) -> None:
-        """Check that received values depend on a key only through its pseudo-random streams."""
+        """Raise Refused unless received values depend on a key only through its PRF streams."""
         derived = key.node.kind == "key" and self._uniform(key)
         if not (derived or key.kind in ("key", "agreed")) or key.base in self.given:
             raise Refused(f"prf: {key.node.name} is no key, or was given")
@@ -719,7 +719,7 @@ class Checker:
                     self._tell(poly)
 
     def _tell(self, poly: Poly) -> None:
-        """Add a polynomial that the coalition has to the basis."""
+        """Add a polynomial, whose value the coalition has, to the echelon basis of such ones."""
         left = self._reduced(self._beyond(poly))
         if left:
             pivot = min(left)

@@ -179,7 +179,7 @@ class _All:
         return np.asarray(np.asarray(array, object) % self.p).astype(np.int64)
 
     def _run(self, node: Node, args: Sequence[Array]) -> Array:
-        """Results of a function, which is run once for each value of its arguments."""
+        """Results of a function, run once for each value of its arguments; or _Uncountable."""
         from securevfl.verified.values import fitted
 
         call, place, kind = node.data

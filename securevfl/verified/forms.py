@@ -649,7 +649,7 @@ class Algebra:
         return found
 
     def _named(self, known: Form, sums: bool) -> int:
-        """New block, a name for a combination of products, or with `sums` of names alone."""
+        """Number of a new block: a name for products' combination, or with `sums` for names'."""
         of = Form(known.shape)
         for chain, c in known.products.items():
             if len(chain) == 1:

@@ -830,7 +830,7 @@ class Prover:
         return [row for row in self._by_length() if self._fixed(row.form)]
 
     def _accused(self) -> tuple[_Row, str] | None:
-        """A row that refutes the claim, with the reason; None if there is none."""
+        """(Row that refutes the claim, reason); None if there is none."""
         if self.released or self._generous:
             return None
         for row in self._fixed_rows()[:4]:

@@ -118,7 +118,7 @@ class Endpoint:
         self._wake_by(min(self.session.next_due(now), now + 1.0), now)
 
     def _wake_by(self, time: float, now: float) -> None:
-        """Set the timer to `time`, unless it ends sooner."""
+        """Set the timer to `time` (the loop's, in seconds), unless it ends sooner."""
         time = max(time, now + 0.001)
         if time >= self._timer_at:
             return

@@ -152,7 +152,7 @@ class Outgoing:
         return self._next < lowest + WINDOW and self._under_way < self._most_under_way
 
     def _again(self, now: float) -> list[_Stored]:
-        """Datagrams to resend: all after `again`, the first eight after a timeout, else gaps."""
+        """Datagrams to resend now (s): all after `again`, the first eight after a timeout; gaps."""
         if self._all_again:
             self._all_again = False
             return [kept for kept in self._kept.values() if not kept.arrived]

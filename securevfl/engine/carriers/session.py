@@ -79,7 +79,7 @@ class _Link:
         self.hello_at, self.hello_wait = _AT_ONCE, _FIRST_HELLO
 
     def answer_by(self, time: float) -> None:
-        """Schedule an acknowledgement for `time` at the latest, if no data carry it sooner."""
+        """Schedule an acknowledgement for `time` (s) at the latest, if no data carry it sooner."""
         self.answer_at = min(self.answer_at, time)
 
     def answered(self, now: float) -> None:

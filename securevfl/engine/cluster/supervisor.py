@@ -424,7 +424,7 @@ class Cluster:
         )
 
     def _poll_all(self) -> None:
-        """Ask each actor for its report; slow answers are read by a later call."""
+        """Ask each actor for its report (slow ones: read later); raise the error of a party."""
         for index, record in self._records.items():
             if record.lost:
                 continue
@@ -460,7 +460,7 @@ class Cluster:
                 self._fell_silent(index, record, limit)
 
     def _fell_silent(self, index: int, record: _ActorRecord, seconds: float) -> None:
-        """Record a party that does not answer as down, and have Ray kill its process.
+        """Record a party silent for `seconds` as down, and have Ray kill its process.
 
         RunError if its set-up was not done.
         """

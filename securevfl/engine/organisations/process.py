@@ -322,7 +322,7 @@ class Process:
         self._result, self._back = True, False
 
     def _incarnation(self, phase: Phase, at: int | None) -> PartyHost:
-        """A new incarnation from the checkpoint of a round, or from the beginning."""
+        """New incarnation in a phase from the checkpoint of round `at`, or the beginning (None)."""
         phase.go_back(at)
         host = begin_incarnation(
             phase.assignment,

@@ -253,7 +253,7 @@ class SlotFile:
         return body if hashlib.sha256(body).digest() == head.digest else None
 
     def _checked(self, at: int, form: struct.Struct) -> tuple[Any, ...] | None:
-        """Fields of a size, mark or head; None if its checksum does not fit."""
+        """Fields, by `form`, of a size, mark or head at byte `at`; None for a false checksum."""
         found = self._at(at, form.size + _CHECK)
         if len(found) < form.size or found != _checksummed(found[: form.size]):
             return None

@@ -66,7 +66,7 @@ class Observer(Protocol):
         """Add an event."""
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Note that a party finished a round, or left it for a newer one."""
+        """Note that a party finished a round at `time` (ns), or (`left`) left it for a newer."""
 
 
 class _NoObserver:
@@ -483,7 +483,7 @@ class Simulation:
         return Message(sender, receiver, kind, payload, round, epoch, row)
 
     def _depart(self, together: list[tuple[Message, int]], departure: int) -> None:
-        """Send messages at their time of departure."""
+        """Send messages, as pairs (message, its bytes), at their time of departure (ns)."""
         if departure > self._queue.now:
             self._queue.schedule_together(departure, together)
             return

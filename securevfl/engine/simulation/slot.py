@@ -348,7 +348,7 @@ class PartySlot(Owner):
         return False
 
     def _go_on_at(self, time: int) -> None:
-        """Schedule the time at which the party gets the outcome of a finished wait."""
+        """Schedule the time (ns) at which the party gets the outcome of a finished wait."""
         # The wait's number goes along: if the party is woken otherwise meanwhile, this event finds
         # another wait and does nothing.
         self._queue.schedule(time, RESUME, (self.party.index, self.runner.waits))

@@ -298,7 +298,7 @@ class Holder(KeyParticipant):
                 self.compare(sender, step, story)
 
     def take_story(self, message: Message) -> None:
-        """Compare another holder's statement on a step with this holder's own."""
+        """Compare another's statement on a step with own; ProtocolError for one of another form."""
         payload = message.payload
         if not isinstance(payload, tuple) or len(payload) != 3 or type(payload[0]) is not int:
             raise refusal("coded_split: 'story'", message.sender, "of another form", "a step's")

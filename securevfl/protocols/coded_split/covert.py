@@ -126,7 +126,7 @@ def step_proofs(
 def steps_in(
     holder: Participant, public: Parameters, kind: str, round: int, payload: Any
 ) -> list[Step]:
-    """Steps in a "deal", "seed" or "missed" message, with unchecked proofs."""
+    """Steps in a "deal", "seed" or "missed" message, proofs unchecked; ProtocolError: malformed."""
     what = f"coded_split: {kind!r} of round {round}"
     columns = 2 + len(PARTS) if kind == "missed" else 1 + len(PARTS)
     if not isinstance(payload, tuple) or len(payload) != columns:

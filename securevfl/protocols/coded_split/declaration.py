@@ -170,7 +170,7 @@ def data_spec(public: Parameters, part: str) -> MessageSpec:
 
 
 def upload_shape(public: Parameters, key: MessageKey) -> tuple[int, int] | None:
-    """Shape (|B|, h) of a round's upload: a training batch, or a piece of test rows."""
+    """Shape (|B|, h) of an upload by its round; None for a round that has none."""
     if key.kind == "request" and key.round <= public.last_step:
         return None
     return shape_of(public, key.round)

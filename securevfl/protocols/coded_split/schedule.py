@@ -239,7 +239,7 @@ def masks(public: Parameters, rows: int) -> tuple[Post, ...]:
 
 
 def inference(public: Parameters, rows: int, rounds: int) -> Phase:
-    """Planned requests for pieces of test rows, and the uploads in answer."""
+    """Planned `rounds` of requests for pieces of `rows` test rows, and uploads in answer."""
     request = Request("test", 0, hollow((rows,), np.uint32))
     share = hollow((rows, public.config.width), public.field.dtype)
     uploads = upload(public, share)

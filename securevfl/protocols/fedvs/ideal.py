@@ -96,7 +96,7 @@ class Ideal:
         return found
 
     def step(self, H: Secret, rows: np.ndarray, sharers: Sequence[int], who: set[int]) -> None:
-        """Step of the server and of clients `who`; loss and dL/dH are outputs to all."""
+        """Step on H of the batch `rows`, by clients `who`; loss and dL/dH are outputs to all."""
         samples = self.public.batches["train"].samples(rows)
         loss, gradient = self.centre.step(
             *(train, H, self.world.the(SERVER, LABELS["train"]), samples),

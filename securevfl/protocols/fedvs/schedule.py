@@ -27,7 +27,7 @@ def coding_operations(elements: int, points: int) -> int:
 
 
 def beside(share: Any, more: tuple[Any, ...]) -> Any:
-    """Payload of a planned share with its additions."""
+    """Planned payload: the share, or with additions the tuple (share, *more)."""
     return (share, *more) if more else share
 
 
