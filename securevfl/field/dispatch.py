@@ -77,7 +77,7 @@ def prepare(p: int, a: Array, columns: int | None = None) -> PreparedMatrix:
 
 
 class PortableLeft:
-    """Left operand for kernels without vector intrinsics."""
+    """Left operand `a`, (m, k) modulo p, for kernels without vector intrinsics."""
 
     def __init__(self, p: int, a: Array) -> None:
         self.p, self.short = p, p < 1 << 31

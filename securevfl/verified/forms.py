@@ -794,7 +794,7 @@ class Algebra:
         return total
 
     def product(self, one: Form, other: Form) -> Form:
-        """Matrix product, distributed over the terms."""
+        """Matrix product one @ other as a form, distributed over the terms."""
         total, rights = Form((one.shape[0], other.shape[1])), list(self._terms(other))
         by_row: dict[int, list[int]] = {}
         for k, (right, _) in enumerate(rights):

@@ -88,7 +88,7 @@ class Channel:
         self._channels.attach(self._tag, take, changed)
 
     def send(self, receiver: int, frame: bytes) -> None:
-        """Hand over a datagram for a party."""
+        """Hand over a datagram (`frame`) of this channel for a party; it may be lost."""
         self._channels.send(receiver, self._tag + frame)
 
     async def close(self) -> None:

@@ -73,7 +73,7 @@ def check_number(what: str, sender: int, value: Any, least: int, most: int) -> N
 
 
 def check_rows(what: str, sender: int, rows: Any, length: int) -> None:
-    """Raise ProtocolError unless rows are different row numbers below `length`, uint32."""
+    """Raise ProtocolError unless `rows` is uint32 (n,), different numbers below `length`."""
     wanted = f"a list of different rows from 0 to {length - 1}, uint32"
     if not isinstance(rows, np.ndarray) or (rows.ndim, rows.dtype) != (1, np.uint32):
         raise refusal(what, sender, _form(rows), wanted)

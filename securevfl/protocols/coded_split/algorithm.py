@@ -621,7 +621,7 @@ def answered_already(holder: int, label: int) -> PrivacyError:
 
 
 def grown_models(shares: np.ndarray, field: PrimeField, bits: int, scale: float) -> np.ndarray:
-    """Released models as real numbers, (K, d_n, h) float64: signed 2^-bits times `scale`."""
+    """Released models as real numbers, (K, d_n, h) float64: signed, times 2^-bits and `scale`."""
     return np.ldexp(field.signed(shares).astype(np.float64), -bits) * scale
 
 

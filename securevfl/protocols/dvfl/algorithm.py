@@ -257,7 +257,7 @@ class Host(Learner):
         self.writings = {**self.writings, message.sender: tuple(both[:2])}
 
     def written(self) -> dict[int, Secret]:
-        """Activations that guests sent before this round, stale ones included."""
+        """Activations, by guest, that guests sent before this round, stale ones included."""
         known = {
             guest: [one for round, one in held if round < self.round]
             for guest, held in self.writings.items()

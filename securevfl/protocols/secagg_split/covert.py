@@ -49,7 +49,7 @@ class Summed:
 
 
 def told(round: int, rows: np.ndarray, summed: Summed) -> bytes:
-    """Bytes of everything announced in a round."""
+    """Bytes of everything announced in a round: its number, rows, and whom it summed."""
     return wire.encode(("secagg_split", round, rows, summed))
 
 
