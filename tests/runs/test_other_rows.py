@@ -1,11 +1,14 @@
 """Tables of parties that do not hold the same rows in the same order give no predictions."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import securevfl as svfl
 from securevfl.data import VerticalDataset, join_rows
+from securevfl.data.preparation.ids import refuse_other_rows
 from securevfl.errors import DataError
 
 
@@ -177,3 +180,41 @@ def test_ids_that_floats_rounded_are_refused(most):
 def test_what_is_no_table_has_no_rows_to_join(tables):
     with pytest.raises(DataError, match="join_rows: "):
         join_rows(tables, "id")
+
+
+DAYS = pd.date_range("2020-01-01", periods=3, tz="UTC")
+PAIRS = pd.MultiIndex.from_tuples([(1, "a"), (1, "b"), (2, "a")])
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        (pd.Index([1, 2, 3]), pd.Index([1, 2, 3], dtype="Int64")),
+        (DAYS, DAYS.tz_convert("Asia/Tokyo")),
+        (PAIRS, pd.RangeIndex(3)),
+        (PAIRS, pd.MultiIndex.from_tuples([(*pair, 0) for pair in PAIRS])),
+        (pd.Index(["a", "b", pd.NA]), pd.Index(["a", "c", pd.NA])),
+    ],
+    ids=["kinds of integers", "time zones", "pairs and none", "pairs and triples", "missing"],
+)
+def test_rows_with_one_order_or_other_labels_are_taken_as_they_stand(first, other):
+    """Each ended in an error of pandas or Python."""
+    refuse_other_rows([pd.DataFrame(index=first), pd.DataFrame(index=other)], None)
+
+
+def test_one_index_of_texts_with_a_missing_one_in_two_orders_is_refused():
+    index = pd.Index([pd.NA, "a", "b"], dtype="string")
+    with pytest.raises(DataError, match="row 1 is 'a' in the one and 'b'"):
+        refuse_other_rows([pd.DataFrame(index=index), pd.DataFrame(index=index[[0, 2, 1]])], None)
+
+
+@pytest.mark.parametrize("ids", [[datetime.date(2020, 1, day) for day in (1, 2)], [(1, 2), (3, 4)]])
+def test_objects_that_are_dates_or_tuples_are_ids(ids):
+    days, texts = pd.DataFrame({"id": ids}), pd.DataFrame({"id": [str(one) for one in ids[::-1]]})
+    assert list(join_rows((table for table in (days, texts)), "id")[1]["id"]) == [*map(str, ids)]
+
+
+def test_two_columns_of_ids_are_refused():
+    twice = pd.DataFrame([[1, 2], [2, 3]], columns=["id", "id"])
+    with pytest.raises(DataError, match="2 columns are named 'id'"):
+        join_rows([twice, twice], "id")

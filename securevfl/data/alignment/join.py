@@ -177,12 +177,13 @@ def join_rows(tables: Sequence[pd.DataFrame], id_column: str) -> list[pd.DataFra
     >>> [list(table["who"]) for table in join_rows([bank, shop], "who")]
     [['a', 'c'], ['a', 'c']]
     """
+    tables = list(tables)
     for n, table in enumerate(tables):
         if not hasattr(table, "columns"):
             raise DataError(
                 f"join_rows: table {n} is of the type {type(table).__name__}; give data frames."
             )
-    if not len(tables):
+    if not tables:
         raise DataError("join_rows: no table was given; at least one is needed.")
     named = [PartyTable(f"table {n}", table) for n, table in enumerate(tables)]
     return common_rows(named, id_column)[0]
@@ -315,7 +316,7 @@ def own_ids(table: PartyTable, id_column: str) -> dict[str, int]:
             f"{', '.join(map(str, table.frame.columns[:12]))}."
             f"{did_you_mean(id_column, map(str, table.frame.columns))}"
         )
-    codes, texts = read_texts(series)
+    codes, texts = read_texts(series, names=True)
 
     def place(row: int) -> str:
         return row_name(series, row).removeprefix(f"{table.name}, ")

@@ -76,7 +76,7 @@ def group_codes(
         raise DataError(
             f"{what} has no column {group!r} for the groups; its columns are {listed(frame)}."
         )
-    codes, texts = read_texts(frame[group], missing)
+    codes, texts = read_texts(frame[group], missing, names=True)
     absent = np.array([text is None for text in texts])[codes]
     if absent.any():
         raise DataError(

@@ -63,13 +63,14 @@ def look_of(text: str) -> str:
 
 
 def read_texts(
-    series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS
+    series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS, *, names: bool = False
 ) -> tuple[NDArray[np.intp], list[str | None]]:
     """A column as codes and its distinct texts; None stands for a missing value.
 
     Returns each row's index into the distinct texts, intp (rows,), and these texts, the last of
     which is None for a missing value. `missing` has the texts that stand for one. DataError for
-    dates, bytes, lists, and a cell "NaN".
+    dates, bytes, lists, and a cell "NaN". With `names`, where texts are only compared, objects that
+    are dates, times or tuples count by their text.
     """
     import pandas as pd
 
@@ -84,7 +85,8 @@ def read_texts(
             f"column {series.name!r} holds lists or other compound cells; give one value per cell."
         ) from error
     texts: list[str | None] = []
-    raw = next((cell for cell in distinct if isinstance(cell, _NO_CELLS)), None)
+    refused = bytes if names else _NO_CELLS
+    raw = next((cell for cell in distinct if isinstance(cell, refused)), None)
     if isinstance(raw, bytes):
         raise DataError(
             f"column {series.name!r} holds objects of bytes, such as {raw[:20]!r}; decode them "

@@ -18,7 +18,8 @@ _WHOLE_BELOW = {2: 2**11, 4: 2**24, 8: 2**53}  # by bytes of a float
 def id_cells(table: object, id_column: str) -> pd.Series | None:
     """Ids of a data frame from the column or index of that name; None if there is neither.
 
-    DataError for floats so large that whole numbers were rounded to other rows' ids.
+    DataError for floats so large that whole numbers were rounded to other rows' ids, and for two
+    such columns.
     """
     import pandas as pd
 
@@ -30,6 +31,8 @@ def id_cells(table: object, id_column: str) -> pd.Series | None:
         cells = table.index.to_series()
     else:
         return None
+    if isinstance(cells, pd.DataFrame):
+        raise DataError(f"{cells.shape[1]} columns are named {id_column!r}; leave one for the ids")
     size = getattr(cells.dtype, "itemsize", 0) if cells.dtype.kind == "f" else 0
     most = _WHOLE_BELOW.get(size)
     if most is not None and (large := cells.abs() >= most).any():
@@ -45,16 +48,19 @@ def refuse_other_order(tables: Sequence[object]) -> None:
     """Raise DataError if data frames have the same index in another order."""
     import pandas as pd
 
-    first, *others = [t.index if isinstance(t, pd.DataFrame) else None for t in tables]
+    first, *others = [t.index if isinstance(t, pd.DataFrame) else None for t in tables] or [None]
     for n, other in enumerate(others, start=1):
         if first is None or other is None or len(first) != len(other) or first.equals(other):
             continue
-        if first.is_unique and other.is_unique and first.isin(other).all():
-            row = next(k for k, (a, b) in enumerate(zip(first, other, strict=True)) if a != b)
+        # By Python's equality: pandas' own differs from kind to kind of index, and some raise.
+        rows = {label: row for row, label in enumerate(first)}
+        found = [rows.get(label, -1) for label in other]
+        moved = next((row for row, there in enumerate(found) if row != there), None)
+        if moved is not None and sorted(found) == list(range(len(first))):
             raise DataError(
-                f"tables 0 and {n} have one index in two orders: row {row} is {first[row]!r} in "
-                f"the one and {other[row]!r} in the other, and rows are taken as they stand. Sort "
-                f"them alike, or use .reset_index(drop=True) where they are aligned"
+                f"tables 0 and {n} have one index in two orders: row {moved} is {first[moved]!r} "
+                f"in the one and {other[moved]!r} in the other, and rows are taken as they stand. "
+                f"Sort them alike, or use .reset_index(drop=True) where they are aligned"
             )
 
 
