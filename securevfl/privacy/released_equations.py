@@ -191,7 +191,7 @@ class Odometer:
             ``sum_budget``.
         """
         unknowns = spent["unknowns"]
-        most = max(math.ceil((self.budget or 1.0) * unknowns) - 1, 0)  # equations
+        most = max(_limit(unknowns, self.budget or 1.0) - 1, 0)  # equations
         width, narrower = most // max(self.visits_planned, 1), most * self.per_epoch
         if width:
             smaller = f"width = {width}, with which all {asked} rounds can be made"

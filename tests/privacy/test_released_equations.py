@@ -60,6 +60,13 @@ def test_a_share_is_the_decimal_number_that_was_written(share, unknowns, limit):
         refuse_width("it", unknowns, limit, share)
 
 
+def test_advice_on_a_width_keeps_to_the_share_that_was_written():
+    """As floats 0.28 of 25 unknowns is above 7, and width 1 was said to do for 7 visits."""
+    spent = {"visits": 3, "equations": 6, "unknowns": 25}
+    told = replace(ODOMETER, width=2, budget=0.28, visits_planned=7)
+    assert "width = 1, with which 60 rounds can be made" in told.ended(30, 70, spent)
+
+
 def test_odometer_names_the_rounds_from_which_it_is_full():
     assert (ODOMETER.equations, ODOMETER.full_after, ODOMETER.spanned_from) == (8, 30, 61)
     # In round 60 each row has had 6 visits, 24 equations; the first of round 61 have 28 >= 27.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 
 import numpy as np
 
@@ -60,7 +61,7 @@ def _counted(subject: Subject) -> Evidence:
         f"{len(rounds)} of {asked} rounds were summed: no row is in more than {visits} sums, "
         f"{equations} equations for {odometer.unknowns} unknowns"
     )
-    if equations >= odometer.budget * odometer.unknowns:
+    if equations >= Fraction(str(odometer.budget)) * odometer.unknowns:  # as it is written
         return Evidence(ReleasedSums.name, "accuses", text, "proof", p_value=0.0)
     return Evidence(ReleasedSums.name, "supports", f"E h < u: {text}", "proof")
 
