@@ -273,15 +273,24 @@ class Participant(Sealing, Party):
         """Send elements of a public shape to one party; a simulation may compute them later.
 
         `make` returns them. It must need nothing that changes: a simulation calls it when the
-        receiver takes the message, and not at all if the message comes too late.
+        receiver takes the message, and not at all if the message comes too late. ProtocolError for
+        elements of another shape.
         """
+        shaped = functools.partial(self._shaped, kind, make, tuple(shape))
         if self.world is not None or to == self.index or not self.engine.defers:
-            self.send(to, kind, make(), round=round)
+            self.send(to, kind, shaped(), round=round)
             return
         self._public(to, kind, round, *shape)
-        found = functools.partial(self._made, to, kind, make, self._round(round))
+        found = functools.partial(self._made, to, kind, shaped, self._round(round))
         like = np.broadcast_to(self.field.dtype.type(0), tuple(shape))
         super().send(to, kind, Later(found, like), round=round)
+
+    @staticmethod
+    def _shaped(kind: str, make: Callable[[], Element], shape: tuple[int, ...]) -> Element:
+        made = make()
+        if made.shape != shape:  # its bytes were counted by that shape
+            raise ProtocolError(f"send_later: {kind!r} has the shape {made.shape}, not {shape}")
+        return made
 
     def _made(self, to: int, kind: str, make: Callable[[], Element], round: int) -> np.ndarray:
         bare: np.ndarray = self._leaving(to, kind, make(), round)
@@ -292,7 +301,8 @@ class Participant(Sealing, Party):
         self._public(kind)
         if self.world is None and type(shares) is Element:  # rows of one array go at once
             rows = self._leaving(self.index, kind, shares, self.round)
-            _SENT[id(rows), self._modulus] = rows
+            if self.protected.get(kind) == "field":
+                _SENT[id(rows), self._modulus] = rows
             super().share(kind, rows)
             return
         parts = shares

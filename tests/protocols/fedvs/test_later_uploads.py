@@ -10,6 +10,7 @@ from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.runs.assembly import rules_of
 from securevfl.testing.runs import make, paper_conditions
 from securevfl.verified import bare_of
+from securevfl.verified.functions import FlowError
 from tests.engine.toys import Recorder
 from tests.protocols.fedvs.test_algorithm import SMALL, data_of
 
@@ -69,6 +70,37 @@ def test_rows_of_shares_are_looked_at_by_their_sender_alone(monkeypatch):
     asked.clear()
     copying.run()
     assert not any(asked)  # as between processes
+
+
+class Careless(Client):
+    """Computes an upload of fewer columns than it announced."""
+
+    def evaluate(self, *given):
+        return super().evaluate(*given)[:, :1]
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_an_upload_of_another_shape_than_its_bytes_were_counted_by_is_refused(lazy):
+    made = make("fedvs", data_of([3] * N), **OPTIONS)
+    parties = made.parties()
+    parties[0].__class__ = Careless
+    with pytest.raises(ProtocolError, match=r"'embedding' has the shape .*, 1\), not "):
+        Simulation(parties, conditions=NONE, rules=rules_of(made), lazy=lazy).run()
+
+
+class Undeclared(Client):
+    """Shares its model in messages of a kind that declares no field elements."""
+
+    def share(self, kind, shares):
+        super().share("other" if kind == "model" else kind, shares)
+
+
+def test_shares_of_an_undeclared_kind_are_refused_as_protected():
+    made = make("fedvs", data_of([3] * N), **OPTIONS)
+    parties = made.parties()
+    parties[0].__class__ = Undeclared
+    with pytest.raises(FlowError, match="it is protected"):
+        Simulation(parties, conditions=NONE).run()
 
 
 class Liar(Client):
