@@ -25,14 +25,14 @@ def id_cells(table: object, id_column: str) -> pd.Series | None:
 
     if not isinstance(table, pd.DataFrame):
         return None
-    if id_column in table.columns:
+    if (many := list(table.columns).count(id_column)) > 1:
+        raise DataError(f"{many} columns are named {id_column!r}; leave one for the ids")
+    if many:
         cells: pd.Series = table[id_column]
     elif table.index.name == id_column:
         cells = table.index.to_series()
     else:
         return None
-    if isinstance(cells, pd.DataFrame):
-        raise DataError(f"{cells.shape[1]} columns are named {id_column!r}; leave one for the ids")
     size = getattr(cells.dtype, "itemsize", 0) if cells.dtype.kind == "f" else 0
     most = _WHOLE_BELOW.get(size)
     if most is not None and (large := cells.abs() >= most).any():
