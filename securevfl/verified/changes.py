@@ -6,7 +6,9 @@ Functions run again on other inputs. What is seen can refuse a verdict, and neve
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 
 from securevfl.errors import SecureVFLError
 from securevfl.verified.costs import charged, cost_of, counted, epsilon_of, inputs_of
-from securevfl.verified.forms import Algebra, Block, Evaluation
+from securevfl.verified.forms import Algebra, Block, Evaluation, Form
 from securevfl.verified.functions import same
 from securevfl.verified.trace import Node, Output, name_of
 
@@ -22,6 +24,11 @@ _MOST_RECORDS = 16
 _TRIALS = 12  # random inputs, before an entry counts as one party's
 _WIDE = 4  # standard deviations
 _FAILED = (SecureVFLError, ArithmeticError, ValueError, TypeError, LookupError)
+_INSTEAD = {
+    "gaussian": "Compute each released row from one record alone, and give it that record's number "
+    "in rows=; -1 is for padding",
+    "labels": "Compute each randomised label from one record alone, and each record's once",
+}
 _OF_RECORDS = {"columns", "labels"}  # words in names of inputs with a row for each record
 
 
@@ -75,9 +82,7 @@ class Changes:
                         return (
                             f"{record} of {name_of(owner)} changes {'; '.join(said[:3])}{more}: "
                             f"these cost epsilon = {of(true, world.delta):.4g}, and "
-                            f"{of(most, world.delta):.4g} is counted. Compute each released row "
-                            "from one record alone, and give it that record's number in rows=; -1 "
-                            "is for padding"
+                            f"{of(most, world.delta):.4g} is counted. {_INSTEAD[kind]}"
                         )
         return ""
 
@@ -106,21 +111,31 @@ class Changes:
             kept = {("map", "model"), ("release", "noised")}
             fixed = {n: node.value for n, node in nodes.items() if (node.op, node.kind) in kept}
             told = {n: inputs_of(self._algebra.world.nodes[n].args, released) for n in released}
-            used = {one.number for inputs in told.values() for one in inputs}
-            own = [b for b in self._arrays if b.owner == owner and nodes[b.number].number in used]
             before = Evaluation(self._algebra, fixed)
-            for b in _tables(own):
+            for b in _tables([b for b in self._arrays if b.owner == owner], told.values()):
                 some = {n: released[n] for n in told if nodes[b.number] in told[n]}
+                rows = functools.partial(self._differing, b, fixed, before, some)
                 M = b.shape[0]
-                records = np.unique(np.linspace(0, M - 1, min(M, _MOST_RECORDS)).astype(int))
-                for i, sign in itertools.product(records.tolist(), (1, -1)):
-                    run = Evaluation(self._algebra, fixed | {b.number: _with_another(b, i, sign)})
-                    rows = dict[int, list[int]]()
-                    for n, form in some.items():
-                        with contextlib.suppress(*_FAILED):
-                            rows[n] = _differing(before.value(form), run.value(form))
-                    found.append((f"record {i} of {M} in {b.name}", rows))
+                for i, sign in itertools.product(_records(M, rows), (1, -1)):
+                    found.append((f"record {i} of {M} in {b.name}", rows([i], sign)))
         return self._rows[owner]
+
+    def _differing(
+        self,
+        block: Block,
+        fixed: dict[int, Any],
+        before: Evaluation,
+        some: dict[int, Form],
+        records: Sequence[int],
+        sign: int,
+    ) -> dict[int, list[int]]:
+        """Rows of releases that other values of a block's records change."""
+        run = Evaluation(self._algebra, fixed | {block.number: _with_another(block, records, sign)})
+        rows = dict[int, list[int]]()
+        for n, form in some.items():
+            with contextlib.suppress(*_FAILED):
+                rows[n] = _differing(before.value(form), run.value(form))
+        return rows
 
     # -- parties ---------------------------------------------------------------------------------
 
@@ -191,30 +206,63 @@ class Changes:
 
 def _differing(one: Any, other: Any) -> list[int]:
     """Rows in which two matrices, or entries in which two vectors, differ but for rounding."""
-    apart = ~np.isclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=1e-6)
+    one = np.asarray(one)
+    apart = ~np.isclose(one, other, rtol=1e-4, atol=1e-6 * min(1, np.abs(one).max(initial=0)))
     return [int(k) for k in np.flatnonzero(apart.reshape(len(apart), -1).any(axis=1))]
 
 
-def _tables(arrays: Sequence[Block]) -> list[Block]:
-    """A party's arrays with a row for each record: named so, or else those with the most rows.
+def _tables(arrays: Sequence[Block], told: Iterable[Sequence[Node]]) -> list[Block]:
+    """Arrays with a row for each record: of those in a release, named so, or the longest.
 
     Others may be weights, and each row of them may be in all that is released.
     """
-    named = [b for b in arrays if b.shape and _OF_RECORDS & set(b.name.split())]
-    longest = max((b.shape[0] for b in arrays if b.shape), default=0)
-    return named or [b for b in arrays if b.shape and b.shape[0] == longest]
+    found = set[int]()
+    for inputs in told:
+        there = [b for b in arrays if b.shape and b.node in inputs]
+        longest = max((b.shape[0] for b in there), default=0)
+        named = [b for b in there if _OF_RECORDS & set(b.name.split())]
+        found |= {b.number for b in named or there if named or b.shape[0] == longest}
+    return [b for b in arrays if b.number in found]
 
 
-def _with_another(block: Block, record: int, sign: int) -> Any:
-    """Value of an input with one record replaced: whole numbers by another record's."""
-    array = np.array(block.node.value)  # type: ignore[union-attr]
-    others = [k for k in range(len(array)) if (array[k] != array[record]).any()]
-    if array.dtype.kind == "f" and not (others and (array == np.rint(array)).all()):
-        rng = np.random.default_rng([block.number, record])
-        step = sign * 3 * (float(array.std()) or 1.0)
-        array[record] += (step * (1 + rng.random(array.shape[1:]))).astype(array.dtype)
-    elif others:
-        array[record] = array[others[0 if sign > 0 else -1]]
+def _records(M: int, rows: Callable[[Sequence[int], int], dict[int, list[int]]]) -> list[int]:
+    """Records to change one by one: of many, those from which the most released rows are computed.
+
+    For each binary digit, records whose number has it change together, then all others. A row that
+    one record determines changes in just one of both, which gives the record's digits.
+    """
+    spread = np.unique(np.linspace(0, M - 1, min(M, _MOST_RECORDS)).astype(int)).tolist()
+    if M <= _MOST_RECORDS:
+        return spread
+    numbers, codes = np.arange(M), dict[tuple[int, int], int]()
+    torn = set[tuple[int, int]]()
+    for k in range((M - 1).bit_length()):
+        has = numbers >> k & 1 == 1
+        one, other = (
+            {(n, row) for n, some in rows(numbers[own].tolist(), 1).items() for row in some}
+            for own in (has, ~has)
+        )
+        torn |= one & other
+        for row in one | other:
+            codes[row] = codes.get(row, 0) + ((row in one) << k)
+    often = Counter(code for row, code in codes.items() if row not in torn and code < M)
+    most = [record for record, _ in often.most_common(_MOST_RECORDS // 2)]
+    return most + [i for i in spread[::2] if i not in most]
+
+
+def _with_another(block: Block, records: Sequence[int], sign: int) -> Any:
+    """Value of an input with some records replaced: whole numbers by another record's."""
+    old = np.asarray(block.node.value)  # type: ignore[union-attr]
+    array, several = np.array(old), bool((old != old[:1]).any())
+    if old.dtype.kind == "f" and not (several and (old == np.rint(old)).all()):
+        rng = np.random.default_rng([block.number, *records])
+        step = sign * 3 * (float(old.std()) or 1.0)
+        by = step * (1 + rng.random((len(records), *old.shape[1:])))
+        array[records] += by.astype(array.dtype)
+    elif several:
+        for record in records:
+            others = np.flatnonzero((old != old[record]).reshape(len(old), -1).any(axis=1))
+            array[record] = old[others[0 if sign > 0 else -1]]
     return array
 
 

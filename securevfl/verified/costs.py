@@ -57,11 +57,14 @@ def charged(
 ) -> dict[int, dict[Node, frozenset[int]]]:
     """Releases that tell of a party's rows, with the numbers of its inputs, by party.
 
-    A release of nobody else's arrays, but of models, say, is charged to the party that made it.
+    A release of nobody else's arrays, but of models, say, is charged to the party that made it; one
+    that is computed from other counted releases costs nothing.
     """
     found: dict[int, dict[Node, frozenset[int]]] = {}
     every, some = set(numbers), set(coalition)
     for node in (world.nodes[number] for number in sorted(every)):
+        if not inputs_of(node.args, every, models=True) and inputs_of(node.args, (), models=True):
+            continue  # it is computed from what is paid
         honest = [one for one in inputs_of(node.args, every) if one.owner not in some]
         for owner in {one.owner for one in honest} or {node.owner}:
             own = frozenset(one.number for one in honest if one.owner == owner)
@@ -70,15 +73,15 @@ def charged(
     return found
 
 
-def inputs_of(nodes: Iterable[Node], paid: Collection[int]) -> list[Node]:
+def inputs_of(nodes: Iterable[Node], paid: Collection[int], *, models: bool = False) -> list[Node]:
     """Arrays that parties brought, on which values depend otherwise than through what is `paid`.
 
-    Costs are given the weights, so models are left out.
+    Costs are given the weights, so models are left out, unless `models`.
     """
     todo, seen, found = list(nodes), set(paid), []
     while todo:
         node = todo.pop()
-        if node.number in seen or node.kind == "model":
+        if node.number in seen or (node.kind == "model" and not models):
             continue
         seen.add(node.number)
         todo.extend(node.args)

@@ -1818,6 +1818,47 @@ def column_sums(x: np.ndarray) -> np.ndarray:
     return x.sum(0, keepdims=True)
 
 
+@leaks(SERVER, where="visits")
+def standardised_visits_beside_a_longer_table() -> World:
+    """The first table is sent row by row, and the shorter one of visits standardised."""
+    world = World(P)
+    a = world.party(0)
+    x, visits = table(world, 0, rows=8), table(world, 0, "visits")
+    a.send(SERVER, "noisy", a.gaussian(x.clip(1.0), 2.0, rows=np.arange(8)))
+    rows = visits.map(standardised).clip(1.0)
+    a.send(SERVER, "visits", a.gaussian(rows, 2.0, name="visits", rows=np.arange(8, 12)))
+    return world
+
+
+@leaks(SERVER, where="noisy")
+def standardised_in_small_units() -> World:
+    """Standardised rows in units of 1e-8, with bound and noise in the same units."""
+    world = World(P)
+    a = world.party(0)
+    rows = table(world, 0).map(standardised_small).clip(1e-8)
+    a.send(SERVER, "noisy", a.gaussian(rows, 2e-8, rows=np.arange(4)))
+    return world
+
+
+def standardised_small(x: np.ndarray) -> np.ndarray:
+    """Columns of mean 0 and standard deviation 1e-8."""
+    return standardised(x) * 1e-8
+
+
+@leaks(SERVER, where="noisy", epsilon=6.572)
+def samples_numbered_by_position() -> World:
+    """Batches of 20 of 400 rows are drawn, and numbered on, so that no number comes twice."""
+    world = World(P)
+    a = world.party(0)
+    x, lot = table(world, 0, rows=400), np.random.default_rng(1)
+    for r in range(6):
+        world.round = r + 1
+        taken = x.map(take_rows, lot.choice(400, 20, replace=False), shape=(20, 2)).clip(1.0)
+        rows = np.arange(20) + 20 * r
+        a.send(SERVER, "noisy", a.gaussian(taken, 2.0, name=f"release {r}", rows=rows))
+    return world
+
+
 # --- the page's protocol, as authors change it -------------------------------------------------
 
 _PAGE = Path(__file__).parents[2] / "docs" / "own-protocol.md"

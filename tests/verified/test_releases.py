@@ -93,6 +93,16 @@ def test_a_row_is_its_party_s_whoever_adds_the_noise(world):
     assert decide(world, {1}).price == "(5, 1e-05) for one row of party 0"
 
 
+def test_noise_on_counted_rows_costs_nothing_more(world):
+    alice, helper = world.party(0), world.party(1)
+    noisy = alice.gaussian(clipped(world), SIGMA)
+    again = helper.gaussian(alice.send(1, "up", noisy).clip(1.0), SIGMA, name="again")
+    alice.send(SERVER, "up", noisy)
+    helper.send(SERVER, "again", again)
+    found = decide(world, {SERVER})
+    assert (found.releases, found.price) == (2, "(5, 1e-05) for one row of party 0")
+
+
 def test_a_label_pays_for_both_mechanisms(world):
     server = world.party(SERVER)
     labels = world.secret(SERVER, "labels", np.arange(8) % 2, real=True)
