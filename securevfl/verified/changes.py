@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import reprlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
@@ -65,8 +66,15 @@ class Changes:
         coalition : collection of int
             Parties that see the releases.
         """
-        world = self._algebra.world
-        for owner, nodes in charged(world, numbers, coalition).items():
+        world, every = self._algebra.world, set(numbers)
+        for owner, nodes in charged(world, every, coalition).items():
+            for node, inputs in nodes.items():
+                trained = [] if inputs else inputs_of(node.args, every, models=True)
+                if any(one.owner not in coalition for one in trained):
+                    return (
+                        f"{self._named(node, coalition)} is computed from weights trained on "
+                        f"{trained[0].name}, and noise on it does not hide a row of that"
+                    )
             for kind, of in (("gaussian", epsilon_of), ("labels", lambda cost, _: cost)):
                 own = [node for node in nodes if node.data[0] == kind]
                 most = counted(own)
@@ -74,7 +82,7 @@ class Changes:
                     true = sum(len(changed.get(n.number, ())) * cost_of(n) for n in own)
                     if true > most * (1 + 1e-9):
                         said = [
-                            f"rows {changed[n.number]} of {self._named(n, coalition)}"
+                            f"rows {reprlib.repr(changed[n.number])} of {self._named(n, coalition)}"
                             for n in own
                             if changed.get(n.number)
                         ]
@@ -231,7 +239,7 @@ def _records(M: int, rows: Callable[[Sequence[int], int], dict[int, list[int]]])
     For each binary digit, records whose number has it change together, then all others. A row that
     one record determines changes in just one of both, which gives the record's digits.
     """
-    spread = np.unique(np.linspace(0, M - 1, min(M, _MOST_RECORDS)).astype(int)).tolist()
+    spread: list[int] = np.unique(np.linspace(0, M - 1, min(M, _MOST_RECORDS)).astype(int)).tolist()
     if M <= _MOST_RECORDS:
         return spread
     numbers, codes = np.arange(M), dict[tuple[int, int], int]()

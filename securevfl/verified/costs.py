@@ -76,7 +76,7 @@ def charged(
 def inputs_of(nodes: Iterable[Node], paid: Collection[int], *, models: bool = False) -> list[Node]:
     """Arrays that parties brought, on which values depend otherwise than through what is `paid`.
 
-    Costs are given the weights, so models are left out, unless `models`.
+    Costs are given the weights, so what models tell is left out, unless `models`.
     """
     todo, seen, found = list(nodes), set(paid), []
     while todo:
@@ -85,7 +85,7 @@ def inputs_of(nodes: Iterable[Node], paid: Collection[int], *, models: bool = Fa
             continue
         seen.add(node.number)
         todo.extend(node.args)
-        if node.op == "secret":
+        if node.op == "secret" and node.kind != "model":
             found.append(node)
     return found
 

@@ -1859,6 +1859,28 @@ def samples_numbered_by_position() -> World:
     return world
 
 
+@leaks(SERVER, where="weights")
+def noise_on_rows_of_weights() -> World:
+    """Rows of trained weights are clipped and noised as if each were a record."""
+    world = World(P)
+    a = world.party(0)
+    x, network = table(world, 0), world.input(0, "network", [0.0], "model")
+    network.step(trained, x)
+    rows = network.call(weights_of, shape=(1, 2)).clip(1.0)
+    a.send(SERVER, "weights", a.gaussian(rows, 2.0, rows=np.arange(1)))
+    return world
+
+
+def trained(network: list[float], x: np.ndarray) -> None:
+    """Put the mean of the first column into a model."""
+    network[0] += float(x[:, 0].mean())
+
+
+def weights_of(network: list[float]) -> np.ndarray:
+    """Weights as a row."""
+    return np.array([[network[0], 1.0]])
+
+
 # --- the page's protocol, as authors change it -------------------------------------------------
 
 _PAGE = Path(__file__).parents[2] / "docs" / "own-protocol.md"
