@@ -220,16 +220,16 @@ def _differing(one: Any, other: Any) -> list[int]:
 
 
 def _tables(arrays: Sequence[Block], told: Iterable[Sequence[Node]]) -> list[Block]:
-    """Arrays with a row for each record: of those in a release, named so, or the longest.
+    """Arrays with a row for each record: in a release, those named so and as long, or the longest.
 
     Others may be weights, and each row of them may be in all that is released.
     """
     found = set[int]()
     for inputs in told:
         there = [b for b in arrays if b.shape and b.node in inputs]
-        longest = max((b.shape[0] for b in there), default=0)
         named = [b for b in there if _OF_RECORDS & set(b.name.split())]
-        found |= {b.number for b in named or there if named or b.shape[0] == longest}
+        longest = max((b.shape[0] for b in named or there), default=0)
+        found |= {b.number for b in [*named, *(b for b in there if b.shape[0] == longest)]}
     return [b for b in arrays if b.number in found]
 
 

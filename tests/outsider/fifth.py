@@ -1881,6 +1881,23 @@ def weights_of(network: list[float]) -> np.ndarray:
     return np.array([[network[0], 1.0]])
 
 
+@leaks(0, where="encoded")
+def mean_of_outcomes_in_each_row() -> World:
+    """A category is replaced by the mean outcome; no input's name says that outcomes are labels."""
+    world = World(P)
+    server = world.party(SERVER)
+    assert world.party(0)
+    categories, outcomes = table(world, SERVER, "columns"), table(world, SERVER, "outcomes")
+    rows = categories.map(encoded, outcomes).clip(1.0)
+    server.send(0, "encoded", server.gaussian(rows, 2.0, rows=np.arange(4)))
+    return world
+
+
+def encoded(categories: np.ndarray, outcomes: np.ndarray) -> np.ndarray:
+    """The mean outcome, in each row."""
+    return 0 * categories + outcomes.mean(0)
+
+
 # --- the page's protocol, as authors change it -------------------------------------------------
 
 _PAGE = Path(__file__).parents[2] / "docs" / "own-protocol.md"
