@@ -32,8 +32,8 @@ a row for each, and counts in each. Of {sizes} printed sizes {alike} have the si
 between *same* and *other*.
 
 - **ours**: points of held-out accuracy, of AUC or of the loss where it says so, paired by seed,
-  with the 95 % t interval. Of several differences: each in the order of the printed, or their
-  range, and the widest interval (±).
+  with the 95 % t interval. Of several differences (times, row counts, steps, settings; each in
+  `results-claims`): each in the order of the printed, or their range, and the widest interval (±).
 - **sign**: *same* where every interval is beyond 0 on the paper's side. *other* where one is beyond
   it on the other side, by intervals corrected by Holm's rule; 1/6 is one of six. Else *none*:
   "none 4/6", four of six intervals are beyond 0 on the paper's side; "none, < 0.8", all hold 0,
@@ -65,7 +65,7 @@ ABOUT = {
 
 NOT_RUN = """## What was not run
 
-What has no row holds no result; DVFL's F.2 (`dvfl --buffer`) has no study.
+A difference without a row is not judged here. DVFL's F.2 (`dvfl --buffer`) has no study.
 """
 
 STUDIES = """## Study pages

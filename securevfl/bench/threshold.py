@@ -422,7 +422,10 @@ def _largest(counts: Sequence[int], times: np.ndarray, factor: float) -> np.ndar
 
 
 def _resampled(values: np.ndarray) -> np.ndarray:
-    """Values of `DRAWN` resamples over seeds (the last axis)."""
+    """`DRAWN` bootstrap resamples of the last axis (seeds): (..., seeds) to (..., DRAWN, seeds).
+
+    The same seeds are drawn for all other axes, and in every call.
+    """
     seeds = values.shape[-1]
     drawn = keyed_stream(0, 0, "threshold/bootstrap").integers(seeds, size=(DRAWN, seeds))
     return values[..., drawn]

@@ -90,7 +90,7 @@ def _value(text: str) -> Any:
 
 
 def trace_setting(path: Path) -> Setting:
-    """The setting of a trace file (`securevfl.engine.traces.read_workers`)."""
+    """Setting named after a trace file, which is read only by `Setting.conditions`."""
     return Setting(path.stem, {"trace": str(path.absolute())})
 
 

@@ -127,7 +127,11 @@ def make(
     defaults: Mapping[str, Any] = TINY,
     **options: Any,
 ) -> Protocol:
-    """Configured protocol for `data`: `defaults` it knows, its `check_options`, then `options`."""
+    """Configured protocol for `data`, by default `tiny_data()`.
+
+    Options are the `defaults` that it knows, its `check_options`, and `options`; the later ones
+    win. Without `secrets`, secret streams follow `seed`. Raises what `make_config` raises.
+    """
     cls = class_of(protocol)
     known = {name: value for name, value in defaults.items() if name in cls.Config.model_fields}
     config = make_config(cls, known | dict(cls.check_options) | options)

@@ -204,7 +204,10 @@ class _All:
     # -- views -------------------------------------------------------------------------------
 
     def compared(self, coalition: frozenset[int], outputs: Sequence[Output]) -> Counted:
-        """Comparison of the views of inputs with equal outputs."""
+        """Comparison of the laws of views, for inputs that agree in outputs and in own inputs.
+
+        The text has the first pair that does not.
+        """
         inputs = [node for node in self.world.nodes if node.op == "secret"]
         own = [self.of[node.number] for node in inputs if node.owner in coalition]
         given = _codes([self.of[output.node.number] for output in outputs] + own, self.cases)

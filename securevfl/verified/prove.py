@@ -560,7 +560,7 @@ class Prover:
         return len(self._had) > before
 
     def _release(self) -> None:
-        """Give and count the releases that rows contain."""
+        """Take noised releases of others in rows and outputs as given, each a step of the proof."""
         found = set()
         rows = (row.blocks for row in self.rows.values())
         for blocks in (*rows, *(form.blocks for form in self.outputs)):

@@ -454,7 +454,10 @@ class Bytes(Protected):
         shape: Sequence[int] = (),
         dtype: Any = np.int64,
     ) -> Any:
-        """A local function of these bytes and other values, a Secret of `dtype`."""
+        """A local function of these bytes and `others`: a Secret of `shape` and `dtype`.
+
+        Arguments and errors are those of `Element.map`.
+        """
         return mapped(function, (self, *others), shape, ("real", np.dtype(dtype)))
 
 

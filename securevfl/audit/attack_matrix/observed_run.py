@@ -329,7 +329,10 @@ def _side_by_side(
 def _table(
     parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]], *, newest: bool = True
 ) -> Table:
-    """Newest (or first) value of each row; padding, row number -1, is left out."""
+    """Last (or first) value of each row in the order of `parts`, by row; padding, -1, is left out.
+
+    A part is a round, a sender, row numbers and values.
+    """
     step = -1 if newest else 1
     rows = np.concatenate([rows for _, _, rows, _ in parts])[::step]
     values = np.concatenate([values for *_, values in parts])[::step]

@@ -52,7 +52,11 @@ def views_of(seen: ObservedRun) -> list[View] | NoView:
 
 
 def squares(case: AttackCase) -> Result:
-    """Attack on the span of early sums, without known rows: columns whose squares lie in it."""
+    """Fraction of columns found in the span of early sums, without known rows: squares lie there.
+
+    The span is of early joint embeddings, or of single ones where they are seen. NoView if messages
+    do not determine it.
+    """
     seen = case.watched
     views = views_of(seen)
     if isinstance(views, NoView):

@@ -251,7 +251,12 @@ def _positions(
     image_shape: ImageShape | None,
     strips: Strips | None,
 ) -> tuple[Positions, str]:
-    """Column owners, and a phrase for reports on the rule; DataError for a party without one."""
+    """Column positions of each party, and a phrase for reports on the rule.
+
+    The first rule that applies: `owners`; `views`, numbers of columns; strips of an image; evenly.
+    DataError for a party without a column, unknown names or those of two parties, and another
+    number of `parties` than of `owners`.
+    """
     if owners is not None:
         return divide_columns(names, parties, owners)
     if views is not None and parties in (None, len(views)):

@@ -28,5 +28,5 @@ RELEASED = (
 
 
 def claims_of(*, release: bool) -> tuple[Claim, ...]:
-    """Privacy claims of a configuration."""
+    """Privacy claims; `release`: owners get their own models at the end, so T clients have some."""
     return (RELEASED if release else HOLDERS) + SERVER

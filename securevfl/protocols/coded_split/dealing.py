@@ -50,7 +50,7 @@ class Dealt:
 
 @dataclass(frozen=True)
 class Dealing:
-    """Shares of the server's steps by a Lagrange code."""
+    """Shares, by a Lagrange code, of the server's step -eta dL/dH: elements, (K, batch, h)."""
 
     code: LagrangeCode
 

@@ -108,11 +108,17 @@ class Privacy(Released):
         return -(-rounds // self.per_epoch)
 
     def spent(self, rounds: int) -> float:
-        """Epsilon of all releases of one row in so many rounds, if no round is repeated."""
+        """Epsilon of all releases of one row in `rounds` rounds, none of them repeated.
+
+        0 if no noise is accounted for, which is no protection. Epsilon of labels is not in it.
+        """
         return self.composed(self.planned(rounds)) if self.releases else 0.0
 
     def spent_through_weights(self, rounds: int, samples: int) -> float:
-        """Epsilon if a row may change all messages after its first use, of `samples` a round."""
+        """Epsilon if a row may change all messages after its first use, of `samples` rows a round.
+
+        These are 1 + (rounds - 1) * samples releases. 0 as in `spent`.
+        """
         if not self.releases:
             return 0.0
         releases = 1 + (rounds - 1) * samples

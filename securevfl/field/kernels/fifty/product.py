@@ -142,8 +142,9 @@ def _finish_edge(shape: Any, spare: int, out: int, pitch: int) -> None:
 def _packer(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
     """Intrinsic that packs blocks of `wide` pieces from one row into a panel.
 
-    It takes the source, the panel, the bytes from one block to the next, the number of blocks and
-    the address of 64 bytes of maxima, which stay in a register meanwhile.
+    It takes the source, which is contiguous, the panel, the bytes between the panel's blocks, the
+    number of blocks and the address of 64 bytes: lane maxima of the numbers before `convert`, which
+    emits what the panel holds for a piece.
     """
 
     def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
