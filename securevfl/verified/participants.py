@@ -13,7 +13,6 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -51,8 +50,6 @@ MISSING = object()
 _SMALL = 2**13  # elements
 _SIZE, _DTYPE = operator.attrgetter("size"), operator.attrgetter("dtype")
 _LEAVES = (Protected, np.ndarray)
-# Arrays of shares that parties of this process sent, which are elements of their field (p).
-_SENT: WeakValueDictionary[tuple[int, int], np.ndarray] = WeakValueDictionary()
 _SINGLE = (np.ndarray, bool, int, float, bytes)  # payloads that are one value
 
 
@@ -300,10 +297,7 @@ class Participant(Sealing, Party):
         """Send ``shares[i]`` to client i, including this party itself."""
         self._public(kind)
         if self.world is None and type(shares) is Element:  # rows of one array go at once
-            rows = self._leaving(self.index, kind, shares, self.round)
-            if self.protected.get(kind) == "field":
-                _SENT[id(rows), self._modulus] = rows
-            super().share(kind, rows)
+            super().share(kind, self._leaving(self.index, kind, shares, self.round))
             return
         parts = shares
         if isinstance(shares, Element):
@@ -347,18 +341,10 @@ class Participant(Sealing, Party):
         what = self.protected[kind] if self.world is None else None
         if what == "field" and set(map(type, many)) == {np.ndarray}:
             small = max(map(_SIZE, many)) < _SMALL and set(map(_DTYPE, many)) == {self._dtype}
-            # One pass finds the largest element of all small arrays; rows of shares need none.
-            known = small and all(map(self._is_row, many))
-            if known or (
-                small and int(np.concatenate([*many], None).max(initial=0)) < self._modulus
-            ):
+            # One pass finds the largest element of all small arrays.
+            if small and int(np.concatenate([*many], None).max(initial=0)) < self._modulus:
                 return {n: Element(one, None, at, None, field) for n, one in found.items()}
         return {sender: self._arrived(kind, payload, sender) for sender, payload in found.items()}
-
-    def _is_row(self, payload: np.ndarray) -> bool:
-        """Whether a payload is a row of elements that a party of this process shared."""
-        base = payload.base
-        return base is not None and _SENT.get((id(base), self._modulus)) is base
 
     def on(self, kind: str, handler: Callable[[Message], None]) -> None:
         """Call `handler` on each arrival of `kind`, the payload owned by this party."""

@@ -84,7 +84,7 @@ def test_it_is_proved_and_the_page_says_so(shown):
     assert {v.verdict for v in proof.verdicts} == {"PROVED"}
     assert (len(proof.traces), len(proof.ended)) == (4, 3)  # as the page says
     assert all(name.startswith("client 3 goes down") for name in proof.ended)
-    assert "makes seven runs. In four the protocol goes on" in TEXT
+    assert "seven for `SharedSum`.\nIn four of them the protocol goes on" in TEXT
     assert f"each of {len(proof.verdicts)} coalitions" in TEXT
     (line,) = re.findall(r"<!-- printed by verify -->\n```text\n(.*)\n```", TEXT)
     assert line in proofs.lines(proof)

@@ -64,9 +64,9 @@ def test_certificates_that_grpc_takes_are_taken(monkeypatch, tmp_path):
             link.recv(1)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = threading.Thread(target=answer)
+        server = threading.Thread(target=answer, daemon=True)
         server.start()
         try:
-            _preflight(f"127.0.0.1:{listening.getsockname()[1]}", 30.0)
+            _preflight(f"127.0.0.1:{listening.getsockname()[1]}")
         finally:
-            server.join()
+            server.join(10)

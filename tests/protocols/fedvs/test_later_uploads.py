@@ -55,23 +55,6 @@ def test_at_the_covert_level_every_upload_is_computed_at_once(monkeypatch):
     assert len(lazy[2]) == N
 
 
-def test_rows_of_shares_are_looked_at_by_their_sender_alone(monkeypatch):
-    asked, is_row = [], Client._is_row
-
-    def noted(self, payload):
-        asked.append(is_row(self, payload))
-        return asked[-1]
-
-    monkeypatch.setattr(Client, "_is_row", noted)
-    made = make("fedvs", data_of([3] * N), **OPTIONS)
-    Simulation(made.parties(), conditions=NONE, rules=rules_of(made)).run()
-    assert asked.count(True) == N * N * (ROUNDS + 1)  # models, and data
-    copying = Simulation(made.parties(), conditions=NONE, copying=True, rules=rules_of(made))
-    asked.clear()
-    copying.run()
-    assert not any(asked)  # as between processes
-
-
 class Careless(Client):
     """Computes an upload of fewer columns than it announced."""
 
